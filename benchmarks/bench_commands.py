@@ -88,17 +88,18 @@ def _run(engine: str, script: str, tasks: int, out: Path) -> tuple[float, float]
     words = ("sh", "-c", script, "{out}", "{index}")
     commands = [hyperslab.CommandTask(f"t{n}", words) for n in range(tasks)]
     began = time.perf_counter()
-    result = hyperslab.run_commands(commands, out, engine=engine, **_slots(engine), report=False)
+    result = hyperslab.run_commands(commands, out, **_settings(engine))
     taken = time.perf_counter() - began
     _require(out, tasks)
     meta = result.trace.meta
     return taken, (meta["end_ns"] - meta["ready_ns"]) / 1e9
 
 
-def _slots(engine: str) -> Settings:
+def _settings(engine: str) -> Settings:
+    workers, threads = PROCESSES, 1
     if engine == "threads":
-        return {"workers": 1, "threads": PROCESSES}
-    return {"workers": PROCESSES, "threads": 1}
+        workers, threads = 1, PROCESSES
+    return {"engine": engine, "workers": workers, "threads": threads, "report": False}
 
 
 def _require(out: Path, tasks: int) -> None:

@@ -14,7 +14,7 @@ DIFFERING = (
     "test_every_phase_is_in_the_trace",
     "test_a_bad_block_fails_alone",
     "test_a_resumed_run_repeats_only_what_is_missing",
-    "test_commands_make_their_files_fail_alone_and_are_resumed",
+    "test_a_command_that_is_late_ends_with_all_that_it_has_started",
 )
 """What shows how engines of batches differ: in the graph of a map, of a reduction, and of single
 steps, and in how it is given up. `dask-bag` plays the whole suite.

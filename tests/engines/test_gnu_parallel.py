@@ -49,6 +49,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 class TestGnuParallel(EngineTests):
     engine, images = ENGINE, IMAGES[:2]
+    test_commands_make_their_files_fail_alone_and_are_resumed = None  # as on other engines
 
     @pytest.fixture(autouse=True)
     def _few_starts(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:

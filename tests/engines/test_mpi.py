@@ -63,6 +63,7 @@ SAID = {
 
 class TestMpi(EngineTests):
     engine = "mpi"
+    test_commands_make_their_files_fail_alone_and_are_resumed = None  # as on other engines
 
     @pytest.fixture(autouse=True)
     def _enough(self) -> None:

@@ -48,6 +48,7 @@ def none_is_left() -> Iterator[None]:
 
 class TestSpark(EngineTests):
     engine, images = "spark", IMAGES
+    test_commands_make_their_files_fail_alone_and_are_resumed = None  # as on other engines
 
     @pytest.fixture(autouse=True)
     def _context(self, request: pytest.FixtureRequest, none_is_left: None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -87,7 +86,7 @@ def _numbers(one: Logged) -> list[str]:
 
 
 def _show(one: Logged) -> None:
-    """One attempt, and what it has printed, byte by byte."""
+    """One attempt, and what it has printed."""
     typer.echo(f"task       {one.label}, attempt {one.attempt + 1}")
     typer.echo(f"command    {one.ran.command}")
     typer.echo(f"ended      {_ended(one.ran.status)}")
@@ -97,9 +96,7 @@ def _show(one: Logged) -> None:
     typer.echo(f"time       real {real}, user {user}, system {system}, I/O wait {waited}")
     typer.echo(f"memory     {memory} at its peak")
     typer.echo(f"printed    {show_bytes(one.ran.nbytes)}, in {one.path}")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(one.printed())
-    sys.stdout.buffer.flush()
+    typer.echo(one.printed().decode(errors="replace"), nl=False)
 
 
 def _tabulate(found: Sequence[Logged]) -> None:

@@ -134,8 +134,8 @@ def _become(request: dict[str, Any], log: int, tell: int, parent: int) -> NoRetu
         if os.getppid() != parent:
             os._exit(1)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
+        for name in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT):
+            signal.signal(name, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)

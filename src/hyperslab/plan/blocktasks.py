@@ -13,6 +13,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.plan.becoming import Made
+from hyperslab.plan.command import Execute
 from hyperslab.plan.costs import ReadingCosts, aligning_nbytes, working_bytes
 from hyperslab.plan.pipeline import Pipeline, Reduce, Write
 from hyperslab.plan.sinks import block_name, stem_of, written_nbytes
@@ -139,7 +140,7 @@ def _windows_nbytes(job: Job) -> int | None:
     return max(form_of(sink).window_nbytes for sink in sinks)
 
 
-def _block_suffix(end: Write | Reduce | None) -> str:
+def _block_suffix(end: Write | Reduce | Execute | None) -> str:
     """What ends the names of files of blocks; '' where tasks write no files of their own."""
     if isinstance(end, Write) and end.keep == "blocks":
         return formats.written()[end.format]

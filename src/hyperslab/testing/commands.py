@@ -70,12 +70,14 @@ class CommandTests:
     def test_a_command_that_is_late_ends_with_all_that_it_has_started(self, tmp_path: Path) -> None:
         seconds = f"6{os.getpid()}"
         script = f"sleep {seconds} & sleep {seconds}; echo never > $0/file.txt"
-        task = CommandTask("late", ("sh", "-c", script, "{out}"))
+        late = CommandTask("late", ("sh", "-c", script, "{out}"))
+        soon = CommandTask("soon", ("sh", "-c", "echo $0 > {out}/soon.txt", "{name}"))
         settings = {**self._place(), "report": False, "check": False, "task_timeout": 1}
-        result = run_commands([task], tmp_path / "out", **settings, retries=0)
+        result = run_commands([late, soon], tmp_path / "out", **settings, retries=0)
         (failure,) = result.failures
         assert failure.message == "it took longer than 1 s, and it printed nothing"
-        assert _files(tmp_path / "out") == set()
+        assert _files(tmp_path / "out") == {"soon.txt"}
+        assert (tmp_path / "out" / "soon.txt").read_text() == "soon\n"
         assert _running(seconds) == []
 
 

@@ -265,7 +265,7 @@ def test_a_changed_template_is_another_run(heads: Path, tmp_path: Path) -> None:
 
 def test_logs(heads: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    script = "echo for $1; test $1 != sub-10_T1w && cp $0 $2"
+    script = 'echo for $1; test $1 != sub-10_T1w && cp "$0" $2'
     template = f"sh -c {shlex.quote(script)} {{input}} {{name}} {{out}}"
     done = typed(template, heads, "--match", "*.json", "-o", out, "--retries", 0)
     assert done.code == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hyperslab.driver.directory import RunDirectory
 from tests.system.faults.command import (
     PATIENCE_S,
     Running,
@@ -20,7 +21,7 @@ from tests.system.faults.command import (
     running,
 )
 
-FILES = 12
+FILES = 8
 SCRIPT = 'sleep {nap} & cp "$0" "$1/one" && wait && mkdir "$1/$2" && mv "$1/one" "$1/$2/out.txt"'
 
 
@@ -79,11 +80,20 @@ def assert_resumed(tmp_path: Path, nap: str, *more: object) -> None:
 
 def under_way(run: Running, tmp_path: Path, nap: str, tasks: int) -> None:
     await_recorded(run, tmp_path / "out", tasks)
+    assert not run.has_ended
     await_that("a command under way", lambda: sleepers(nap) or run.has_ended)
 
 
-@pytest.mark.parametrize("engine", ["processes", "threads", "serial"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [
+        ("processes", signal.SIGKILL),
+        ("processes", signal.SIGINT),
+        ("processes", signal.SIGTERM),
+        ("threads", signal.SIGINT),
+        ("serial", signal.SIGKILL),
+    ],
+)
 def test_the_driver_dies(tmp_path: Path, nap: str, engine: str, number: signal.Signals) -> None:
     options: Sequence[object] = ("--engine", engine)
     if engine == "serial":
@@ -116,11 +126,12 @@ def test_a_worker_dies(tmp_path: Path, nap: str) -> None:
     assert_none_left(nap)
 
 
-def test_a_run_that_is_cancelled_ends_its_commands(tmp_path: Path, nap: str) -> None:
+def test_a_run_that_is_cancelled_ends_its_commands(tmp_path: Path) -> None:
+    nap = f"1.{os.getpid()}"
     with running(*job(tmp_path, nap, "--engine", "threads")) as run:
         under_way(run, tmp_path, nap, 2)
         began = time.monotonic()
-        assert hyperslab("cancel", tmp_path / "out").returncode == 0
+        RunDirectory(tmp_path / "out").ask_to_cancel()
         status, said = run.wait()
         assert time.monotonic() - began < PATIENCE_S
     assert status == 1, said
