@@ -35,3 +35,15 @@ def only(names: tuple[str, ...]) -> Callable[[type[EngineTests]], type[EngineTes
 
     assert all(hasattr(EngineTests, name) for name in names), names
     return chosen
+
+
+def without(name: str) -> Callable[[type[EngineTests]], type[EngineTests]]:
+    """Leave out a test that engines of the same code play, unless all are asked for."""
+
+    def chosen(cls: type[EngineTests]) -> type[EngineTests]:
+        if ALL not in os.environ:
+            setattr(cls, name, None)
+        return cls
+
+    assert hasattr(EngineTests, name), name
+    return chosen

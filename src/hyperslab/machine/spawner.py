@@ -69,7 +69,7 @@ class _Spawner:
         return self.process.poll() is None
 
     def ask(self, request: Mapping[str, Any], watch: Callable[[], None]) -> dict[str, Any]:
-        """Its answer to a request; what `watch` raises passes through."""
+        """Answer of the process to a request; what `watch` raises passes through."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         left = memoryview(json.dumps(request).encode() + b"\n")
