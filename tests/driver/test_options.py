@@ -18,6 +18,8 @@ from hyperslab.plan.settings import Settings
 OF_THE_COMMAND = {"verb"}
 "Fields that no caller sets."
 OF_THE_PIPELINE = {
+    "command",
+    "match",
     *("function", "source", "out", "param", "other", "mask", "labels", "resample", "region"),
     *("sources", "storage_option", "axis", "halo", "boundary", "values", "dtype", "drop_axis"),
     *("new_axis", "outputs", "format", "keep", "chunks", "compression"),

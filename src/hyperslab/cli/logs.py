@@ -25,8 +25,8 @@ def logs(
     ] = "",
     json: Json = False,
 ) -> int:
-    """Show what the command of task LABEL printed, how it ended and what it took; of all tasks how
-    they ended, failed ones first. Exit status 1 when one of them failed at last.
+    """Show what the command of task LABEL printed, how it ended and what it took; without LABEL how
+    all ended, failed ones first. Exit status 1 when one of them failed at last.
     """
     found = logged(RunDirectory.of(out))
     if label:

@@ -46,8 +46,8 @@ SUMMARIES = {
         " network."
     ),
     "logs": (
-        "Show what the commands of a run printed, how they ended and what they took, of one task or"
-        " of all."
+        "Show what the command of task LABEL printed, how it ended and what it took; without LABEL"
+        " how all ended, failed ones first. Exit status 1 when one of them failed at last."
     ),
     "cancel": (
         "Stop the run in OUT, wherever it was started; finished tasks stay done, and --resume"

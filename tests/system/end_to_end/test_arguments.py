@@ -126,6 +126,10 @@ WRONG_FLAGS = [
     ("--fail-fast", ["--fail-fast=yes"], "does not take a value"),
     ("--stage-in", ["--stage-in", "/nonexistent"], "there is no such directory"),
     ("--stage-out", ["--stage-out", "/nonexistent"], "there is no such directory"),
+    ("--work-tier", ["--work-tier", "/nonexistent"], "there is no such directory"),
+    ("--work-tier", ["--work-tier", "/tmp"], "--work-tier is for commands"),
+    ("--command", ["--command", "cp {input} {outt}"], "there is no placeholder {outt}"),
+    ("--match", ["--match", "*.nii"], "--match is for --command"),
     ("--readers-per-device", ["--readers-per-device", "0"], "give 1 or more"),
     ("--stagger", ["--stagger", "-1"], "give a number of seconds"),
     ("--throttle", ["--throttle", "2"], "is for --engine slurm, not for --engine processes"),
@@ -305,7 +309,9 @@ def test_a_wrong_list(tmp_path: Path, content: bytes, said: str) -> None:
     ("arguments", "said"),
     [
         (["run"], "Missing argument 'function'; see 'hyperslab run --help'"),
-        (["run", "increment"], "Missing argument 'source'"),
+        (["run", "increment"], "Missing option '--out' / '-o'"),
+        (["run", "increment", "-o", "/missing"], "SOURCE is missing"),
+        (["logs", "/missing"], "/missing holds no run"),
         (["run", "increment", f"{ANATOMICAL}"], "Missing option '--out'"),
         (["rnu"], "Did you mean 'run'?"),
         (["info"], "Missing argument 'path'"),
@@ -393,7 +399,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     done = call_program()
     assert done.code == 0
     assert done.err == ""
-    verbs = "info run convert diff status wait report cancel verify clean synth"
+    verbs = "info run convert diff status wait report logs cancel verify clean synth"
     verbs += " tiers experiment netlab functions probe doctor"
     assert list(VERBS) == verbs.split()
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
