@@ -277,7 +277,8 @@ def test_logs(heads: Path, tmp_path: Path) -> None:
     assert [row.strip() for row in rows[1:]] == ["sub-10_T1w", "sub-1_T1w"]
     one = call("logs", out, "sub-1_T1w")
     assert one.code == 0
-    assert f"command    sh -c {shlex.quote(script)} {heads}/sub-1/anat/sub-1_T1w.json" in one.out
+    words = shlex.join(["sh", "-c", script, f"{heads}/sub-1/anat/sub-1_T1w.json"])
+    assert f"command    {words} sub-1_T1w " in one.out
     assert "I/O wait" in one.out
     facts = json.loads(call("logs", out, "--json").out)
     assert [(fact["task"], fact["status"]) for fact in facts] == [
