@@ -28,7 +28,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs links storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links scratch storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,10 @@ tierfs: $(VENV)/bin/hyperslab-tierfs ## build the program behind 'hyperslab tier
 # A switch between network namespaces whose links are slow, distant or lossy; wheels do not have it.
 links: $(VENV)/bin/hyperslab-links ## build the program behind the emulated links of a network lab
 
-$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links: $(RUST) | $(VENV)/.cargo
+# A directory for temporary files, whose names are in memory and whose contents are in one file.
+scratch: $(VENV)/bin/hyperslab-scratch ## build the program behind 'hyperslab scratch'
+
+$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links $(VENV)/bin/hyperslab-scratch: $(RUST) | $(VENV)/.cargo
 	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package $(@F)
 	@install rust/target/debug/$(@F) $@
 
@@ -62,7 +65,7 @@ test: ## run every check and every test
 
 # What the tests start, and Python's packages do not bring.
 programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
-	@$(MAKE) --no-print-directory tierfs links
+	@$(MAKE) --no-print-directory tierfs links scratch
 
 # The oldest Dask that pyproject.toml allows, beside the installed one, whose other libraries it shares: the recorder of
 # messages rests on names that Dask does not promise.

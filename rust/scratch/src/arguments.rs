@@ -20,7 +20,6 @@ large file in DIR, which has no name there; all else is in memory, and gone with
   --name NAME            source of the mount, as mount and df show it
   --namespace yes|no     mount it in a user namespace, for which nobody needs root
   --lifeline yes|no      end when the standard input is closed
-  --allow-other yes|no   whether users may enter whom the program does not run as
   --write-back yes|no    answer writes before there is room for them
   --attributes yes|no    keep extended attributes, for which the kernel asks before it writes
 
@@ -63,8 +62,6 @@ pub struct Mounting {
     pub in_namespace: bool,
     /// Whether it ends with its standard input.
     pub has_lifeline: bool,
-    /// Whether other users may enter.
-    pub allow_other: bool,
     /// How the kernel is to treat it.
     pub manner: Manner,
 }
@@ -98,7 +95,6 @@ fn parse_mount(mut given: impl Iterator<Item = String>) -> Result<Mounting, Stri
         name: "hyperslab-scratch".into(),
         in_namespace: false,
         has_lifeline: false,
-        allow_other: false,
         manner: Manner::default(),
     };
     let mut fallback = Place { directory: PathBuf::new(), blocks: 0 };
@@ -110,7 +106,6 @@ fn parse_mount(mut given: impl Iterator<Item = String>) -> Result<Mounting, Stri
             "--name" => mounting.name = value,
             "--namespace" => mounting.in_namespace = yes_or_no(&option, &value)?,
             "--lifeline" => mounting.has_lifeline = yes_or_no(&option, &value)?,
-            "--allow-other" => mounting.allow_other = yes_or_no(&option, &value)?,
             "--write-back" => mounting.manner.writes_back = yes_or_no(&option, &value)?,
             "--attributes" => mounting.manner.extended = yes_or_no(&option, &value)?,
             _ => return Err(format!("there is no option {option}")),

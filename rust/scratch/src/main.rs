@@ -96,7 +96,7 @@ fn config(mounting: &Mounting) -> Config {
         MountOption::NoSuid,
         MountOption::NoDev,
     ];
-    config.acl = if mounting.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.acl = SessionACL::Owner;
     config.n_threads = Some(THREADS);
     config
 }

@@ -36,6 +36,7 @@ from hyperslab.cli.flags import (
     RecordMessages,
     Report,
     Retries,
+    Scratch,
     SlurmOption,
     StageIn,
     StageOut,
@@ -56,6 +57,7 @@ from hyperslab.cli.flags import (
 )
 from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.in_lab import run_in_laboratory
+from hyperslab.cli.in_scratch import run_with_scratch
 from hyperslab.cli.inputs import gather_inputs, naming_flags, parse_inputs
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.parse import parse_resample, parse_shape, parse_storage_options
@@ -197,6 +199,7 @@ def run(
     ] = None,
     stage_in: StageIn = "",
     stage_out: StageOut = "",
+    scratch: Scratch = "",
     readers_per_device: ReadersPerDevice = None,
     stagger: Stagger = 0.0,
     halo: Annotated[
@@ -368,6 +371,8 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
+    if scratch:
+        return run_with_scratch(scratch, pipeline, options, quiet)
     return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.engines.environment import interpreted
+from hyperslab.machine.child import run_command
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
 from hyperslab.storage.recordfile import save_record
@@ -55,12 +54,7 @@ def run_in_lab(
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
     words = [*cluster.prefix, *interpreted(_COMMAND), *arguments]
-    process = subprocess.Popen(words, env={**os.environ, **variables(cluster.lab)})
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
+    return run_command(words, {**os.environ, **variables(cluster.lab)})
 
 
 def newest(out: Path) -> Path | None:
