@@ -14,13 +14,13 @@ use std::time::{Duration, SystemTime};
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
     TimeOrNow, WriteFlags,
 };
 use nix::errno::Errno;
 
 use crate::contents::Contents;
-use crate::extents::BLOCK;
+use crate::extents::{BLOCK, Found};
 use crate::extended;
 use crate::names::{Inode, Names, New, nothing};
 
@@ -154,6 +154,29 @@ impl ScratchFs {
         });
         Ok(())
     }
+}
+
+/// Where the next data of a file are, or its next hole; there is one at its end.
+fn seek(inode: &Inode, offset: u64, whence: i32) -> Result<u64, Errno> {
+    let wants_data = match whence {
+        libc::SEEK_DATA => true,
+        libc::SEEK_HOLE => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    let extents = inode.extents.read().unwrap();
+    let size = inode.now().size;
+    let mut at = offset;
+    while at < size {
+        let (is_data, blocks) = match extents.find(at / BLOCK) {
+            Found::Mapped(run) => (true, run.blocks),
+            Found::Hole(blocks) => (false, blocks),
+        };
+        if is_data == wants_data {
+            return Ok(at);
+        }
+        at = (at / BLOCK).saturating_add(blocks).saturating_mul(BLOCK);
+    }
+    if wants_data || offset >= size { Err(Errno::ENXIO) } else { Ok(size) }
 }
 
 /// Blocks of 512 bytes, as attributes count them.
@@ -561,6 +584,21 @@ impl Filesystem for ScratchFs {
         let inode = self.inode(number);
         let done = inode.and_then(|inode| self.allocate(&inode, offset, length, mode));
         reply_empty(reply, done);
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.inode(number).and_then(|inode| seek(&inode, offset as u64, whence)) {
+            Ok(found) => reply.offset(found as i64),
+            Err(errno) => reply.error(said(errno)),
+        }
     }
 
     fn setxattr(

@@ -6,13 +6,12 @@ from hyperslab.apps.scratch import run_in_scratch, wish_for_run
 from hyperslab.cli.line import line_without
 from hyperslab.cli.telling import mention
 from hyperslab.driver.options import Options
-from hyperslab.engines.environment import interpreted
+from hyperslab.engines.environment import itself
 from hyperslab.engines.facts import facts_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 
 FLAG = "--scratch"
-_COMMAND = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
 
 
 def run_with_scratch(text: str, pipeline: Pipeline, options: Options, quiet: bool) -> int:
@@ -26,7 +25,7 @@ def run_with_scratch(text: str, pipeline: Pipeline, options: Options, quiet: boo
         )
     sources = [source for each in pipeline.inputs.values() for source in each.sources]
     wish = wish_for_run(text, sum(source.nbytes for source in sources))
-    ended = run_in_scratch(wish, [*interpreted(_COMMAND), *line_without(FLAG)])
+    ended = run_in_scratch(wish, [*itself(), *line_without(FLAG)])
     for note in ended.notes:
         mention(f"warning    {note}", quiet=quiet)
     return ended.status
