@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import hyperslab
+from benchmarks.nobody import as_nobody
 from hyperslab.apps.scratch import run_in_scratch, wish_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
@@ -26,7 +27,6 @@ from hyperslab.storage.scratch.removing import remove
 from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES, shuffled_nbytes
 from tests.storage.emulation.tiers import mounted, require_program as require_tiers
 from tests.storage.scratch.stage import (
-    as_nobody,
     hyperslab as command,
     needs_root,
     require_program,
