@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hyperslab
-from benchmarks.nobody import as_nobody
+from benchmarks.nobody import NOBODY, as_nobody
 from hyperslab.apps.scratch import run_in_scratch, wish_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
@@ -36,6 +36,8 @@ from tests.system.end_to_end.command import call, succeed
 
 MB = 1 << 20
 SIZE = 16 * MB
+Nobody = Callable[..., subprocess.Popen[str]]
+"Starts a command of nobody."
 
 
 @pytest.fixture(autouse=True)
@@ -311,6 +313,19 @@ def test_memory_has_a_ceiling(storage: Path) -> None:
             fill(str(folder), 20, MB)
 
 
+@pytest.fixture
+def nobody(runtime: Path) -> Nobody:
+    """A command of nobody, with a folder of records of its own."""
+
+    def start(words: Sequence[str], **more: bool) -> subprocess.Popen[str]:
+        own = runtime / "nobody"
+        own.mkdir()
+        os.chown(own, NOBODY, NOBODY)
+        return as_nobody(["env", f"XDG_RUNTIME_DIR={own}", *words], **more)
+
+    return start
+
+
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
@@ -320,10 +335,10 @@ LOOKS = 'stat -f -c %T "$TMPDIR" && echo x > "$TMPDIR/x" && realpath "$TMPDIR" &
 
 
 @needs_root
-def test_nobody_needs_root(storage: Path) -> None:
+def test_nobody_needs_root(storage: Path, nobody: Nobody) -> None:
     """By a user namespace alone: no mount helper takes part."""
     words = command("scratch", "exec", "--on", storage, "--size", "16MB", "--way", "namespace")
-    status, out, err = ended(as_nobody([*words, "--", "sh", "-c", LOOKS]))
+    status, out, err = ended(nobody([*words, "--", "sh", "-c", LOOKS]))
     assert (status, err) == (0, "")
     kind, folder, names, user = out.split()
     assert kind.startswith("fuse")
@@ -345,36 +360,43 @@ with hyperslab.scratch(sys.argv[1], 16 << 20, "namespace") as folder:
 
 
 @needs_root
-def test_python_sees_into_a_namespace_and_nothing_goes_beside_it(storage: Path) -> None:
-    status, out, err = ended(as_nobody([sys.executable, "-c", SEES, str(storage)]))
+def test_python_sees_into_a_namespace_and_nothing_goes_beside_it(storage: Path, nobody: Nobody) -> None:
+    status, out, err = ended(nobody([sys.executable, "-c", SEES, str(storage)]))
     assert (status, err) == (0, "")
     assert out.startswith("/proc/")
     assert os.listdir(storage) == []
 
 
+TELLS = """
+import json, sys
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.removing import remove
+made = create(wish_of(sys.argv[1], 16 << 20))
+open(made.path + "/a", "w").write("a")
+remove(made)
+print(made.way, *(text.partition(":")[0] for text in made.passed_over))
+"""
+
+
 @needs_root
 @pytest.mark.parametrize(
-    ("has_device", "has_namespaces", "way", "passed_over"),
-    [
-        (True, True, "fuse", []),
-        (False, True, "directory", ["fuse", "namespace", "fuse2fs"]),
-    ],
+    ("has_device", "tells"),
+    [(True, "fuse"), (False, "directory fuse namespace fuse2fs")],
 )
 def test_the_best_way_that_works_is_taken(
-    storage: Path, has_device: bool, has_namespaces: bool, way: str, passed_over: list[str]
+    storage: Path, nobody: Nobody, has_device: bool, tells: str
 ) -> None:
-    words = command("scratch", "create", "--on", storage, "--size", "16MB", "--json")
-    status, out, err = ended(as_nobody(words, has_device, has_namespaces))
-    assert (status, err) == (0, "")
-    told = json.loads(out)
-    assert told["way"] == way
-    assert [text.partition(":")[0] for text in told["passed_over"]] == passed_over
+    """With a mount helper; and without a device that nobody may open."""
+    words = [sys.executable, "-c", TELLS, str(storage)]
+    assert ended(nobody(words, has_device=has_device)) == (0, f"{tells}\n", "")
+    assert os.listdir(storage) == []
 
 
 @needs_root
-def test_without_user_namespaces_it_is_said(storage: Path) -> None:
+def test_without_user_namespaces_it_is_said(storage: Path, nobody: Nobody) -> None:
     words = command("scratch", "create", "--on", storage, "--size", "16MB", "--way", "namespace")
-    status, _, err = ended(as_nobody(words, with_namespaces=False))
+    status, _, err = ended(nobody(words, has_namespaces=False))
     assert status == 1
     assert "namespace: there is no user namespace to be had: " in err
     assert os.listdir(storage) == []
