@@ -303,7 +303,7 @@ impl Filesystem for ScratchFs {
         reply: ReplyAttr,
     ) {
         let loses_set_id = uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0);
-        let change = || {
+        let change = || -> Result<FileAttr, Errno> {
             let inode = self.inode(number)?;
             if let Some(nbytes) = size {
                 self.resize(&inode, nbytes)?;
@@ -510,7 +510,7 @@ impl Filesystem for ScratchFs {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = || {
+        let read = || -> Result<Vec<u8>, Errno> {
             let inode = self.inode(number)?;
             if inode.is_damaged.load(Ordering::Relaxed) {
                 return Err(Errno::EIO);

@@ -44,8 +44,8 @@ impl Runs {
 
     /// The first of a few runs that has so many blocks.
     fn fitting(&self, blocks: u64) -> Option<u64> {
-        let few = self.by_start.iter().take(LOOKED_AT);
-        few.filter(|(_, there)| **there >= blocks).map(|(start, _)| *start).next()
+        let mut few = self.by_start.iter().take(LOOKED_AT);
+        few.find(|(_, there)| **there >= blocks).map(|(start, _)| *start)
     }
 
     fn first(&self) -> Option<u64> {

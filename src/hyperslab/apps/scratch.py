@@ -51,7 +51,7 @@ def scratch(
     tmpfs and directory, by default the first that works. In the directory `fallback` files go on
     when there is no room left. Raises UsageError, and HyperslabError where it cannot be made.
     """
-    made = _made(wish_of(on, size, way, fallback))
+    made = _made(on, size, way, fallback)
     try:
         yield Path(made.path)
     finally:
@@ -59,8 +59,13 @@ def scratch(
 
 
 @told_in_python
-def _made(wish: Wish) -> Scratch:
-    return create(wish)
+def _made(
+    on: str | os.PathLike[str] | None,
+    size: int | str | None,
+    way: str,
+    fallback: str | os.PathLike[str] | None,
+) -> Scratch:
+    return create(wish_of(on, size, way, fallback))
 
 
 def wish_of(
@@ -111,9 +116,16 @@ def run_in_scratch(wish: Wish, words: Sequence[str]) -> Ended:
     made = create(wish)
     try:
         status = _run(made, words)
-        return Ended(status, made, tuple(program.notes(made)))
+        return Ended(status, made, (*_excuses(made), *program.notes(made)))
     finally:
         remove(made, by_force=True)
+
+
+def _excuses(made: Scratch) -> list[str]:
+    """Why names cost what they cost on the storage, where nothing better could be made."""
+    if made.way != DIRECTORY or not made.passed_over:
+        return []
+    return [f"temporary files went to a plain directory: {'; '.join(made.passed_over)}"]
 
 
 def _run(made: Scratch, words: Sequence[str]) -> int:

@@ -203,7 +203,7 @@ def _told(scratch: Scratch) -> list[str]:
 
 def _room(scratch: Scratch) -> str:
     with suppress(OSError):
-        return f"{show_bytes(sizing.free_nbytes(scratch.path))} free"
+        return f"{show_bytes(sizing.available_nbytes(scratch.path))} free"
     return "it does not answer"
 
 

@@ -29,10 +29,15 @@ def shuffled_nbytes(nbytes: int, maps: int, reduces: int) -> int:
     return max(LEAST_NBYTES, 2 * nbytes + files * BLOCK_NBYTES)
 
 
+def available_nbytes(place: str) -> int:
+    """Room that a file system says is left. Raises OSError where it does not answer."""
+    about = os.statvfs(place)
+    return about.f_bavail * about.f_frsize
+
+
 def free_nbytes(place: str) -> int:
     """Room that is left in a directory; of one in memory, what is left of that."""
-    about = os.statvfs(place)
-    free = about.f_bavail * about.f_frsize
+    free = available_nbytes(place)
     if file_system(place) in _IN_MEMORY:
         return min(free, Host.here().memory_bytes)
     return free
