@@ -99,7 +99,7 @@ SEED ?= 1
 compare: $(VENV)/.installed-test ## random datasets against the formats' libraries, NUMBER=1000 SEED=1
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.comparison --number $(NUMBER) --seed $(SEED) $(COMPARE)
 
-bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
+bench: $(VENV)/.installed-bench tierfs scratch ## measure against other readers, a hand-written loop, bare engines
 	@for file in $(filter-out benchmarks/bench_spark% benchmarks/bench_staging.py,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
 bench-staging: $(VENV)/.installed-bench tierfs ## measure runs by way of a fast tier, and reads in turns; makes a slow tier

@@ -5,7 +5,9 @@ most machines, and not where that is for root alone. It takes root to play that 
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +23,13 @@ if [ "$HAS_DEVICE" = yes ]; then
     mknod -m 666 "$DEVICES/fuse" c 10 229
     mount --bind "$DEVICES/fuse" /dev/fuse
 fi
+if [ -n "$CLOSED" ]; then
+    mkdir "$DEVICES/python"
+    mount --bind "$PYTHON" "$DEVICES/python"
+    mount -t tmpfs -o mode=755 closed "$CLOSED"
+    mkdir -p "$PYTHON"
+    mount --bind "$DEVICES/python" "$PYTHON"
+fi
 if [ "$HAS_NAMESPACES" = no ]; then
     mkdir "$DEVICES/root"
     mount --rbind / "$DEVICES/root"
@@ -28,8 +37,9 @@ if [ "$HAS_NAMESPACES" = no ]; then
 fi
 exec "$@"
 """
-"""The kernel lets nobody make a user namespace who does not see the root of all mounts as its own:
-that is what chroot is for.
+"""An interpreter below a folder that is closed to others is shown in an open one in its place. The
+kernel lets nobody make a user namespace who does not see the root of all mounts as its own: that is
+what chroot is for.
 """
 
 
@@ -46,6 +56,8 @@ def as_nobody(
         **os.environ,
         "DEVICES": str(_DEVICES),
         "HAS_DEVICE": "yes" if has_device else "no",
+        "PYTHON": sys.base_prefix,
+        "CLOSED": _closed(Path(sys.base_prefix)),
         "HAS_NAMESPACES": "yes" if has_namespaces else "no",
         "HOME": "/tmp",  # noqa: S108  # nobody has none
         "PYTHONPATH": os.pathsep.join((str(SOURCES), str(SOURCES.parent))),
@@ -62,3 +74,11 @@ def as_nobody(
         text=True,
         start_new_session=True,
     )
+
+
+def _closed(place: Path) -> str:
+    """The topmost folder above a place that others may not enter; '' where they may enter all."""
+    for folder in reversed(place.parents):
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            return str(folder)
+    return ""
