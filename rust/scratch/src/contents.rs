@@ -17,7 +17,7 @@ use crate::space::{Given, Space};
 /// Blocks in a row of which a hole is made once no file has them.
 const PUNCHED: u64 = (8 << 20) / BLOCK;
 /// Zeros that are written at once.
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// The images, and what of them is free.
 #[derive(Debug)]
