@@ -59,7 +59,7 @@ def as_nobody(
         "PYTHON": sys.base_prefix,
         "CLOSED": _closed(Path(sys.base_prefix)),
         "HAS_NAMESPACES": "yes" if has_namespaces else "no",
-        "HOME": "/tmp",  # noqa: S108  # nobody has none
+        "HOME": "/tmp",  # nobody has none
         "PYTHONPATH": os.pathsep.join((str(SOURCES), str(SOURCES.parent))),
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
@@ -194,9 +194,16 @@ fn drop_set_id(attributes: &mut FileAttr) {
 
 fn time_of(time: TimeOrNow) -> SystemTime {
     match time {
-        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::SpecificTime(time) => told(time),
         TimeOrNow::Now => SystemTime::now(),
     }
+}
+
+/// The time that the kernel has told: before 1970 fuser takes nanoseconds off that are to be added.
+fn told(time: SystemTime) -> SystemTime {
+    let Err(before) = time.duration_since(UNIX_EPOCH) else { return time };
+    let (seconds, nanos) = (before.duration().as_secs(), before.duration().subsec_nanos());
+    UNIX_EPOCH - Duration::from_secs(seconds) + Duration::from_nanos(u64::from(nanos))
 }
 
 fn kind_of(mode: u32) -> Result<FileType, Errno> {
@@ -320,8 +327,8 @@ impl Filesystem for ScratchFs {
                 attributes.mtime = modified.map_or(attributes.mtime, time_of);
             });
             if let Some(time) = changed {
-                inode.attributes.lock().unwrap().ctime = time;
-                attributes.ctime = time;
+                inode.attributes.lock().unwrap().ctime = told(time);
+                attributes.ctime = told(time);
             }
             Ok(attributes)
         };

@@ -16,7 +16,8 @@ from hyperslab.cli.parse import parse_size
 from hyperslab.cli.telling import mention
 from hyperslab.errors import UsageError, suggest
 from hyperslab.storage.scratch import program, registry, removing, sizing
-from hyperslab.storage.scratch.making import AUTO, Wish, create as made_as_wished
+from hyperslab.storage.scratch.making import AUTO, Wish
+from hyperslab.storage.scratch.making import create as made_as_wished
 from hyperslab.storage.scratch.registry import Scratch
 from hyperslab.storage.scratch.ways import WAYS
 from hyperslab.units import show_bytes
@@ -117,7 +118,7 @@ def exec_(
 
 
 def list_(json: Json = False) -> int:
-    """List the scratch of this user on this host; what dead processes have left is removed first."""
+    """List the scratch of this user on this host; what dead processes have left is removed."""
     with registry.locked():
         swept = removing.sweep()
     found = registry.recorded()
@@ -143,9 +144,7 @@ def remove(
     everything: Annotated[
         bool, Opt("--all", help="Remove all scratch that was made by 'create'.")
     ] = False,
-    force: Annotated[
-        bool, Opt("--force", help="Cut off whoever has files of it open.")
-    ] = False,
+    force: Annotated[bool, Opt("--force", help="Cut off whoever has files of it open.")] = False,
 ) -> int:
     """Remove scratch with all files in it."""
     with registry.locked():

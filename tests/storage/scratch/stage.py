@@ -30,7 +30,7 @@ def require_program() -> None:
 @contextmanager
 def free_for_all() -> Iterator[Path]:
     """A directory that every user may reach, and in which nobody may write."""
-    place = Path(tempfile.mkdtemp(prefix="hyperslab-test-", dir="/tmp"))  # noqa: S108
+    place = Path(tempfile.mkdtemp(prefix="hyperslab-test-", dir="/tmp"))
     if os.geteuid() == 0:
         os.chown(place, NOBODY, NOBODY)
     yield place

@@ -106,15 +106,25 @@ def test_what_was_freed_is_used_again_and_shows_nothing_of_others(here: Path) ->
 def test_a_full_image_is_said_and_what_was_written_stays(here: Path) -> None:  # noqa: F811
     kept = os.urandom(3 * MB)
     (here / "kept").write_bytes(kept)
-    with pytest.raises(OSError, match="No space left"), (here / "large").open("wb") as file:
-        for _ in range(NBYTES // MB):
-            file.write(os.urandom(MB))
-            file.flush()
-            os.fsync(file.fileno())
+    with pytest.raises(OSError, match="No space left"):
+        write_synced(here / "large", NBYTES)
     assert (here / "kept").read_bytes() == kept
     (here / "large").unlink()
     (here / "again").write_bytes(kept)
     assert (here / "again").read_bytes() == kept
+
+
+def write_synced(path: Path, nbytes: int) -> None:
+    with path.open("wb") as file:
+        for _ in range(nbytes // MB):
+            file.write(os.urandom(MB))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_same(descriptor: int, nbytes: int) -> None:
+    for offset in range(0, nbytes, MB):
+        assert os.pread(descriptor, MB, offset) == b"x" * MB
 
 
 def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noqa: F811
@@ -130,8 +140,7 @@ def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noq
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         with pytest.raises(OSError, match="Input/output"):
-            for offset in range(0, 2 * NBYTES, MB):
-                assert os.pread(descriptor, MB, offset) == b"x" * MB
+            read_same(descriptor, 2 * NBYTES)
     finally:
         os.close(descriptor)
         path.unlink()

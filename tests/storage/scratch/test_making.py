@@ -25,9 +25,12 @@ from hyperslab.storage.scratch.making import create
 from hyperslab.storage.scratch.registry import Scratch
 from hyperslab.storage.scratch.removing import remove
 from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES, shuffled_nbytes
-from tests.storage.emulation.tiers import mounted, require_program as require_tiers
+from tests.storage.emulation.tiers import mounted
+from tests.storage.emulation.tiers import require_program as require_tiers
 from tests.storage.scratch.stage import (
     hyperslab as command,
+)
+from tests.storage.scratch.stage import (
     needs_root,
     require_program,
     small_disk,
@@ -155,9 +158,7 @@ def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: P
     scratch = made(storage, fallback=tmp_path)
     fill(scratch.path, 20, MB)
     check(scratch.path, 20, MB)
-    assert program.notes(scratch) == [
-        f"the image in {storage} is full: files go on in {tmp_path}"
-    ]
+    assert program.notes(scratch) == [f"the image in {storage} is full: files go on in {tmp_path}"]
     remove(scratch, by_force=True)
     assert is_gone(scratch, storage)
 
@@ -227,9 +228,7 @@ def others() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-@pytest.mark.parametrize(
-    "way", ["fuse", pytest.param("tmpfs", marks=needs_root), "directory"]
-)
+@pytest.mark.parametrize("way", ["fuse", pytest.param("tmpfs", marks=needs_root), "directory"])
 @pytest.mark.parametrize("killed", ["owner", "program", "both"])
 def test_nothing_stays_whoever_is_killed(
     storage: Path, way: str, killed: str, others: list[subprocess.Popen[str]]
@@ -264,9 +263,7 @@ def _is_dead(pid: int) -> bool:
         return True
 
 
-def test_a_program_ends_with_its_owner(
-    storage: Path, others: list[subprocess.Popen[str]]
-) -> None:
+def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Popen[str]]) -> None:
     owner = waiting(storage, "fuse")
     others.append(owner)
     [scratch] = registry.recorded()
@@ -331,7 +328,9 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-LOOKS = 'stat -f -c %T "$TMPDIR" && echo x > "$TMPDIR/x" && realpath "$TMPDIR" && ls "$TMPDIR" && id -u'
+LOOKS = (
+    'stat -f -c %T "$TMPDIR" && echo x > "$TMPDIR/x" && realpath "$TMPDIR" && ls "$TMPDIR" && id -u'
+)
 
 
 @needs_root
@@ -360,7 +359,9 @@ with hyperslab.scratch(sys.argv[1], 16 << 20, "namespace") as folder:
 
 
 @needs_root
-def test_python_sees_into_a_namespace_and_nothing_goes_beside_it(storage: Path, nobody: Nobody) -> None:
+def test_python_sees_into_a_namespace_and_nothing_goes_beside_it(
+    storage: Path, nobody: Nobody
+) -> None:
     status, out, err = ended(nobody([sys.executable, "-c", SEES, str(storage)]))
     assert (status, err) == (0, "")
     assert out.startswith("/proc/")

@@ -1,4 +1,4 @@
-"""`run --scratch`: what engines spill and shuffle goes there, and is gone when the run has ended."""
+"""`run --scratch`: what engines spill and shuffle goes there, and is gone with the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def look(block, log=""):
 "A function that keeps what it sees of temporary files."
 
 
-@pytest.mark.parametrize(("engine", "named"), [("spark", "blockmgr-"), ("dask-futures", "hyperslab-dask-")])
+@pytest.mark.parametrize(
+    ("engine", "named"), [("spark", "blockmgr-"), ("dask-futures", "hyperslab-dask-")]
+)
 def test_engines_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, named: str
 ) -> None:

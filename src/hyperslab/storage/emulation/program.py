@@ -35,9 +35,7 @@ def require_fuse() -> None:
     """Raise UsageError where this user cannot mount a file system that is a program."""
     require_device()
     if os.geteuid() != 0 and shutil.which("fusermount3") is None:
-        raise UsageError(
-            "without root, this needs fusermount3: install the Debian package fuse3"
-        )
+        raise UsageError("without root, this needs fusermount3: install the Debian package fuse3")
 
 
 def require_device() -> None:

@@ -75,11 +75,8 @@ def prefix(scratch: Scratch) -> tuple[str, ...]:
 
 def processes_of(scratch: Scratch) -> list[int]:
     """Processes that serve scratch, whoever has noted their numbers."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _serves(entry, scratch):
-            found.append(int(entry.name))
-    return found
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [int(entry.name) for entry in entries if _serves(entry, scratch)]
 
 
 def _serves(entry: Path, scratch: Scratch) -> bool:
@@ -95,9 +92,5 @@ def notes(scratch: Scratch) -> list[str]:
         lines = scratch.log.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return []
-    told = []
-    for line in lines:
-        for beginning in (OVERFLOW, LOST):
-            if line.startswith(beginning):
-                told.append(line.removeprefix(beginning))
-    return told
+    told = [line for line in lines if line.startswith((OVERFLOW, LOST))]
+    return [line.partition(": ")[2] for line in told]
