@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::extents::BLOCK;
-use crate::filesystem::Manner;
 
 /// What `--help` says.
 pub const USAGE: &str = "\
@@ -20,7 +19,6 @@ large file in DIR, which has no name there; all else is in memory, and gone with
   --name NAME            source of the mount, as mount and df show it
   --namespace yes|no     mount it in a user namespace, for which nobody needs root
   --lifeline yes|no      end when the standard input is closed
-  --write-back yes|no    answer writes before there is room for them
   --attributes yes|no    keep extended attributes, for which the kernel asks before it writes
 
 enter: run a command where the mounts of a namespace are seen that such a program has made.
@@ -62,8 +60,8 @@ pub struct Mounting {
     pub in_namespace: bool,
     /// Whether it ends with its standard input.
     pub has_lifeline: bool,
-    /// How the kernel is to treat it.
-    pub manner: Manner,
+    /// Whether files have extended attributes.
+    pub has_extended: bool,
 }
 
 /// The arguments as they were given, without the program's name; a sentence if they are wrong.
@@ -88,14 +86,15 @@ fn parse_enter(mut given: impl Iterator<Item = String>) -> Result<Arguments, Str
 
 fn parse_mount(mut given: impl Iterator<Item = String>) -> Result<Mounting, String> {
     let mut next = |what: &str| given.next().ok_or_else(|| format!("{what} is missing"));
-    let first = Place { directory: next("DIR")?.into(), blocks: blocks("NBYTES", &next("NBYTES")?)? };
+    let first =
+        Place { directory: next("DIR")?.into(), blocks: blocks("NBYTES", &next("NBYTES")?)? };
     let mut mounting = Mounting {
         places: vec![first],
         mountpoint: next("MOUNTPOINT")?.into(),
         name: "hyperslab-scratch".into(),
         in_namespace: false,
         has_lifeline: false,
-        manner: Manner::default(),
+        has_extended: false,
     };
     let mut fallback = Place { directory: PathBuf::new(), blocks: 0 };
     while let Some(option) = given.next() {
@@ -106,8 +105,7 @@ fn parse_mount(mut given: impl Iterator<Item = String>) -> Result<Mounting, Stri
             "--name" => mounting.name = value,
             "--namespace" => mounting.in_namespace = yes_or_no(&option, &value)?,
             "--lifeline" => mounting.has_lifeline = yes_or_no(&option, &value)?,
-            "--write-back" => mounting.manner.writes_back = yes_or_no(&option, &value)?,
-            "--attributes" => mounting.manner.extended = yes_or_no(&option, &value)?,
+            "--attributes" => mounting.has_extended = yes_or_no(&option, &value)?,
             _ => return Err(format!("there is no option {option}")),
         }
     }
@@ -155,13 +153,16 @@ mod tests {
         let places: Vec<u64> = mounting.places.iter().map(|place| place.blocks).collect();
         assert_eq!(places, [2, 1]);
         assert!(mounting.in_namespace);
-        assert!(!mounting.manner.writes_back);
+        assert!(!mounting.has_extended);
     }
 
     #[test]
     fn a_command_is_taken_as_it_is() {
         let expected = ["ls", "--help"].map(String::from).to_vec();
-        assert_eq!(parsed("enter 12 ls --help"), Ok(Arguments::Enter { pid: 12, command: expected }));
+        assert_eq!(
+            parsed("enter 12 ls --help"),
+            Ok(Arguments::Enter { pid: 12, command: expected })
+        );
     }
 
     #[test]

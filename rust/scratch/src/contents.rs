@@ -84,12 +84,7 @@ impl Contents {
     }
 
     /// Write the first bytes: how many; none where other blocks are to be tried.
-    fn write_some(
-        &self,
-        extents: &mut Extents,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<usize, Errno> {
+    fn write_some(&self, extents: &mut Extents, offset: u64, data: &[u8]) -> Result<usize, Errno> {
         let (block, within) = (offset / BLOCK, offset % BLOCK);
         let wanted = data.len() as u64;
         match extents.find(block) {

@@ -49,7 +49,10 @@ impl Extents {
         if let Some((first, run)) = self.runs.range(..=block).next_back() {
             let within = block - first;
             if within < run.blocks {
-                return Found::Mapped(Run { start: run.start + within, blocks: run.blocks - within });
+                return Found::Mapped(Run {
+                    start: run.start + within,
+                    blocks: run.blocks - within,
+                });
             }
         }
         let next = self.runs.range(block..).next();

@@ -14,14 +14,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use nix::errno::Errno;
 
 use crate::contents::Contents;
-use crate::extents::{BLOCK, Found};
 use crate::extended;
+use crate::extents::{BLOCK, Found};
 use crate::names::{Inode, Names, New, nothing};
 
 /// Bytes that the kernel asks for or sends at once, at most.
@@ -40,27 +40,18 @@ const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE;
 
-/// How the kernel is to treat the file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
-    /// Whether writes are answered before they are here, which a full image then fails later.
-    pub writes_back: bool,
-    /// Whether files have extended attributes, after which the kernel asks before it writes.
-    pub extended: bool,
-}
-
 /// The file system.
 pub struct ScratchFs {
     names: Mutex<Names>,
     contents: Arc<Contents>,
-    manner: Manner,
+    has_extended: bool,
     is_lost: AtomicBool,
 }
 
 impl ScratchFs {
-    /// An empty file system with room in these contents.
-    pub fn new(names: Names, contents: Arc<Contents>, manner: Manner) -> Self {
-        Self { names: Mutex::new(names), contents, manner, is_lost: AtomicBool::new(false) }
+    /// An empty file system with room in these contents, with or without extended attributes.
+    pub fn new(names: Names, contents: Arc<Contents>, has_extended: bool) -> Self {
+        Self { names: Mutex::new(names), contents, has_extended, is_lost: AtomicBool::new(false) }
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -132,7 +123,9 @@ impl ScratchFs {
 
     fn say_lost(&self) {
         if !self.is_lost.swap(true, Ordering::Relaxed) {
-            eprintln!("lost: there was no room for data that the kernel had taken; they cannot be read");
+            eprintln!(
+                "lost: there was no room for data that the kernel had taken; they cannot be read"
+            );
         }
     }
 
@@ -248,13 +241,10 @@ fn reply_value(reply: ReplyXattr, found: Result<Vec<u8>, Errno>, size: u32) {
 #[allow(clippy::too_many_arguments)]
 impl Filesystem for ScratchFs {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let mut wished = InitFlags::FUSE_PARALLEL_DIROPS
+        let wished = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
-        if self.manner.writes_back {
-            wished |= InitFlags::FUSE_WRITEBACK_CACHE;
-        }
         // A kernel that knows less of these does without.
         for flag in wished.iter() {
             let _ = config.add_capabilities(flag);
@@ -618,7 +608,7 @@ impl Filesystem for ScratchFs {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        if !self.manner.extended {
+        if !self.has_extended {
             return reply.error(fuser::Errno::ENOSYS);
         }
         let done = self.inode(number).and_then(|inode| extended::set(&inode, name, value, flags));
@@ -633,7 +623,7 @@ impl Filesystem for ScratchFs {
         size: u32,
         reply: ReplyXattr,
     ) {
-        if !self.manner.extended {
+        if !self.has_extended {
             return reply.error(fuser::Errno::ENOSYS);
         }
         let found = self.inode(number).and_then(|inode| extended::get(&inode, name));
@@ -641,7 +631,7 @@ impl Filesystem for ScratchFs {
     }
 
     fn listxattr(&self, _request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        if !self.manner.extended {
+        if !self.has_extended {
             return reply.error(fuser::Errno::ENOSYS);
         }
         let found = self.inode(number).map(|inode| extended::list(&inode));
@@ -649,7 +639,7 @@ impl Filesystem for ScratchFs {
     }
 
     fn removexattr(&self, _request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        if !self.manner.extended {
+        if !self.has_extended {
             return reply.error(fuser::Errno::ENOSYS);
         }
         let done = self.inode(number).and_then(|inode| extended::remove(&inode, name));

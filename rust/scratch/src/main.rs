@@ -64,7 +64,7 @@ fn serve(mounting: &Mounting) -> Result<(), String> {
     }
     let signals = ending_signals().map_err(|errno| errno.desc().to_string())?;
     let names = Names::new(geteuid().as_raw(), getegid().as_raw(), contents.blocks());
-    let filesystem = ScratchFs::new(names, contents.clone(), mounting.manner);
+    let filesystem = ScratchFs::new(names, contents.clone(), mounting.has_extended);
     let mut session = Session::new(filesystem, &mounting.mountpoint, &config(mounting))
         .map_err(|error| error.to_string())?;
     begin(mounting, contents, signals, session.unmount_callable())

@@ -81,12 +81,7 @@ struct Directory {
 
 impl Directory {
     fn new(parent: u64) -> Self {
-        Self {
-            parent,
-            by_name: HashMap::new(),
-            by_place: BTreeMap::new(),
-            next_place: FIRST_PLACE,
-        }
+        Self { parent, by_name: HashMap::new(), by_place: BTreeMap::new(), next_place: FIRST_PLACE }
     }
 
     fn get(&self, name: &OsStr) -> Option<u64> {
@@ -347,12 +342,7 @@ impl Names {
         Ok(gone)
     }
 
-    fn require_replaceable(
-        &self,
-        number: u64,
-        there: u64,
-        may_replace: bool,
-    ) -> Result<(), Errno> {
+    fn require_replaceable(&self, number: u64, there: u64, may_replace: bool) -> Result<(), Errno> {
         if !may_replace {
             return Err(Errno::EEXIST);
         }
@@ -403,8 +393,7 @@ impl Names {
         let directory = self.directory(number)?;
         let own = [(1, number, "."), (2, directory.parent, "..")];
         for (place, number, name) in own {
-            let listed =
-                Listed { number, kind: FileType::Directory, name: name.into(), place };
+            let listed = Listed { number, kind: FileType::Directory, name: name.into(), place };
             if place > behind && !take(listed) {
                 return Ok(());
             }

@@ -41,17 +41,14 @@ MB = 1 << 20
 NBYTES = 32 * MB
 
 
-@pytest.fixture(scope="module", params=["written through", "written back"])
-def tier(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The program alone, with all that it can do."""
     require_program()
     place = tmp_path_factory.mktemp("mounted")
     on = tmp_path_factory.mktemp("on")
-    writes_back = "yes" if request.param == "written back" else "no"
     words = [PROGRAM.find(), "mount", on, str(NBYTES), place, "--attributes", "yes"]
-    words += ["--write-back", writes_back, "--lifeline", "yes"]
+    words += ["--lifeline", "yes"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018
         assert process.stdout.readline() == b"ready\n"
@@ -69,7 +66,7 @@ def free(place: Path) -> int:
 
 def test_room_is_what_was_asked_for_and_comes_back(here: Path) -> None:  # noqa: F811
     before = free(here)
-    assert NBYTES - MB < before <= NBYTES
+    assert NBYTES // 4 * 3 < before <= NBYTES
     for number in range(20):
         (here / str(number)).write_bytes(os.urandom(NBYTES // 32))
     assert free(here) == before - 20 * NBYTES // 32
@@ -83,11 +80,11 @@ def test_room_is_what_was_asked_for_and_comes_back(here: Path) -> None:  # noqa:
 def _await_free(place: Path, nbytes: int) -> None:
     """The kernel forgets what is gone a moment after it has answered."""
     for _ in range(500):
-        if free(place) == nbytes:
+        if free(place) >= nbytes:
             return
         os.sched_yield()
         subprocess.run(["sleep", "0.01"], check=True)
-    assert free(place) == nbytes
+    assert free(place) >= nbytes
 
 
 def test_what_was_freed_is_used_again_and_shows_nothing_of_others(here: Path) -> None:  # noqa: F811
@@ -128,22 +125,25 @@ def read_same(descriptor: int, nbytes: int) -> None:
 
 
 def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noqa: F811
-    """What was written back too late is an error for who reads it, and never something else."""
-    path = here / "large"
+    """What a mapping has written too late is an error for who reads it, and never something else."""
+    with pytest.raises(OSError, match="No space left"):
+        write_synced(here / "large", NBYTES)
+    path = here / "mapped"
     with path.open("w+b") as file:
-        file.truncate(2 * NBYTES)
-        with mmap.mmap(file.fileno(), 2 * NBYTES) as mapped:
-            mapped[:] = b"x" * (2 * NBYTES)
+        file.truncate(2 * MB)
+        with mmap.mmap(file.fileno(), 2 * MB) as mapped:
+            mapped[:] = b"x" * (2 * MB)
             with pytest.raises(OSError, match=r"No space left|Input/output"):
                 mapped.flush()
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         with pytest.raises(OSError, match="Input/output"):
-            read_same(descriptor, 2 * NBYTES)
+            read_same(descriptor, 2 * MB)
     finally:
         os.close(descriptor)
         path.unlink()
+        (here / "large").unlink()
 
 
 def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811
