@@ -125,7 +125,7 @@ def read_same(descriptor: int, nbytes: int) -> None:
 
 
 def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noqa: F811
-    """What a mapping has written too late is an error for who reads it, and never something else."""
+    """What a mapping wrote too late is an error for who reads it, and never something else."""
     with pytest.raises(OSError, match="No space left"):
         write_synced(here / "large", NBYTES)
     path = here / "mapped"
