@@ -47,7 +47,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     require_program()
     place = tmp_path_factory.mktemp("mounted")
     on = tmp_path_factory.mktemp("on")
-    words = [PROGRAM.find(), "mount", on, str(NBYTES), place, "--attributes", "yes"]
+    words = [PROGRAM.find(), "mount", str(on), str(NBYTES), str(place), "--attributes", "yes"]
     words += ["--lifeline", "yes"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018

@@ -120,7 +120,7 @@ def test_what_cannot_be_is_refused(storage: Path) -> None:
         ({"on": storage, "way": "fuze"}, r"no such way.*fuse"),
         ({"on": storage, "fallback": storage / "none"}, "no such directory"),
     ):
-        with pytest.raises(UsageError, match=why), hyperslab.scratch(**wrong):  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=why), hyperslab.scratch(**wrong):
             pass
     assert "give one of them" in call("scratch", "create", "--size", "1MB", "--bytes", "1MB").err
 
