@@ -48,6 +48,7 @@ def main() -> None:
     gates = Gates()
     settings = Settings(metadata_s=parse_duration("--metadata", arguments.metadata))
     with emulated("metadata", settings) as tier:
+        tier.parent.chmod(0o755)  # nobody is to get there
         for tasks in arguments.tasks:
             _compare(tier, tasks, arguments.repeats, gates)
     gates.close()
@@ -119,7 +120,7 @@ def _folder(above: Path) -> Iterator[Path]:
 def _require_ready(spark: subprocess.Popen[str], told: str) -> None:
     if told != "ready\n":
         _, said = spark.communicate()
-        raise SystemExit(f"Spark did not start: {said}")
+        raise SystemExit(f"Spark did not start: {said.splitlines()[-1]}")
 
 
 def _turn(spark: subprocess.Popen[str]) -> float:
