@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_full_image_is_said_or_another_one_follows() {
         let folder = TempDir::new().unwrap();
-        let data = [1; 5 * BLOCK as usize];
+        let data = vec![1; 5 * BLOCK as usize];
         let alone = contents(&folder, &[3]);
         let mut extents = Extents::default();
         assert_eq!(alone.write(&mut extents, 0, &data), Ok(3 * BLOCK as usize));
