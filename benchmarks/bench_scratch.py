@@ -64,15 +64,13 @@ def _compare(tier: Path, tasks: int, repeats: int, gates: Gates) -> None:
             _require_ready(spark)
         for turn in range(repeats + 1):
             for name, spark in sparks.items():
-                before = _operations()
+                before = _operations(tier)
                 seconds = _turn(spark)
                 if turn:
                     taken.setdefault(name, []).append(seconds)
                 else:
-                    print(
-                        f"{name}: {_operations() - before} operations on names of the tier",
-                        flush=True,
-                    )
+                    served = _operations(tier) - before
+                    print(f"{name}: {served} operations on names of the tier", flush=True)
     medians = {name: statistics.median(each) for name, each in taken.items()}
     shown = ", ".join(f"{name} {show_seconds(median)}" for name, median in medians.items())
     print(f"M = R = {tasks}, {repeats} turns: {shown}", flush=True)
@@ -82,10 +80,10 @@ def _compare(tier: Path, tasks: int, repeats: int, gates: Gates) -> None:
     gates.at_most(f"{what}, {SCRATCH} / {IN_MEMORY}", medians[SCRATCH] / memory, MOST_SLOWDOWN)
 
 
-def _operations() -> int:
+def _operations(tier: Path) -> int:
     """Operations on names and attributes that the tier has served so far."""
-    [tier] = recorded()
-    counted = counters(tier)["operations"]
+    [made] = [one for one in recorded() if one.directory == str(tier)]
+    counted = counters(made)["operations"]
     return sum(int(count) for name, count in counted.items() if name not in _OF_DATA)
 
 
