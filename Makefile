@@ -16,7 +16,7 @@ SYSTEM_PACKAGES += parallel=parallel sshd=openssh-server ssh=openssh-client
 SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat tcpdump=tcpdump
 SYSTEM_PACKAGES += nft=nftables ping=iputils-ping iperf3=iperf3 ethtool=ethtool
 # The headers of FUSE have no command: they are installed together with its mount helper.
-SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
+SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev fuse2fs=fuse2fs
 
 # Python keeps what it compiled: the tests start thousands of processes that import the package.
 unexport PYTHONDONTWRITEBYTECODE
