@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,8 @@ from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
 from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.engines.environment import interpreted
+from hyperslab.engines.environment import itself
+from hyperslab.machine.child import run_command
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
 from hyperslab.storage.recordfile import save_record
@@ -22,7 +21,6 @@ from hyperslab.units import show_bytes, show_seconds, show_share
 
 FILE = "network.json"
 "Record of a run in a laboratory, beside its trace."
-_COMMAND = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +52,8 @@ def run_in_lab(
 
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
-    words = [*cluster.prefix, *interpreted(_COMMAND), *arguments]
-    process = subprocess.Popen(words, env={**os.environ, **variables(cluster.lab)})
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
+    words = [*cluster.prefix, *itself(), *arguments]
+    return run_command(words, {**os.environ, **variables(cluster.lab)})
 
 
 def newest(out: Path) -> Path | None:

@@ -6,20 +6,16 @@ ours by the name of its source, which holds the tier's own; nothing else is ever
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
-import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Literal, Self
 
-from hyperslab.errors import UsageError
+from hyperslab.storage import runtime
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import Mount, mounts
@@ -33,6 +29,7 @@ more there.
 UNKNOWN = "unknown"
 "Kind of a tier that is mounted, and not written down."
 ANSWER_LIMIT_S = 5.0
+_FOLDER = "hyperslab-tiers"
 SOURCE = "hyperslab-"
 "Name of the source of every mount, before that of the tier."
 
@@ -78,38 +75,19 @@ class Emulation:
 
 def place_of_folder() -> Path:
     """Where the folder of this user's records is, or will be."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime:
-        return Path(runtime) / "hyperslab-tiers"
-    return Path(tempfile.gettempdir()) / f"hyperslab-tiers-{os.geteuid()}"
+    return runtime.place_of(_FOLDER)
 
 
 def folder() -> Path:
     """The folder of this user's records, made if it is not there. Raises UsageError where it is
     somebody else's.
     """
-    place = place_of_folder()
-    place.mkdir(mode=0o700, exist_ok=True)
-    about = place.lstat()
-    is_ours = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
-    if not is_ours or about.st_mode & 0o022:
-        raise UsageError(
-            f"{place} belongs to somebody else, or others may write to it: remove it, or set"
-            " XDG_RUNTIME_DIR"
-        )
-    return place
+    return runtime.folder(_FOLDER)
 
 
-@contextmanager
-def locked() -> Iterator[Path]:
+def locked() -> AbstractContextManager[Path]:
     """The folder, in which nobody else makes or removes a tier meanwhile."""
-    place = folder()
-    descriptor = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield place
-    finally:
-        os.close(descriptor)
+    return runtime.locked(_FOLDER)
 
 
 def record(emulation: Emulation) -> None:
