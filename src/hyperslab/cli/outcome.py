@@ -6,12 +6,13 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from hyperslab import formats
 from hyperslab.apps.locality import Locality
-from hyperslab.cli.telling import is_debugging, told_if_heard
+from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.printed import says_more
 from hyperslab.driver.result import Result
@@ -55,9 +56,12 @@ def show_result(
 def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbose: bool) -> None:
     if result.failures:
         _show_failures(result, _remedy(result, out, verb))
+    warning = getattr(result.value, "warning", "")
+    if quiet and warning:
+        mention(f"warning    {warning}")
     if not quiet:
         if hasattr(result.value, "lines"):
-            typer.echo("\n".join(result.value.lines()) + "\n")
+            typer.echo("\n".join(_lines_of(result.value, warning)) + "\n")
         typer.echo("\n".join(_told(result, verbose)))
         if result.printed is not None and not result.failures:
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
@@ -70,6 +74,14 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         if result.page is not None:
             report = str(_as_given(result.page, out))
         typer.echo(f"report     {report}")
+
+
+def _lines_of(value: Any, warning: str) -> list[str]:
+    """What a result says of itself."""
+    lines: list[str] = value.lines()
+    if warning:
+        lines.append(f"warning    {warning}")
+    return lines
 
 
 def _as_given(path: Path, out: Path | str) -> Path:

@@ -44,6 +44,7 @@ from hyperslab.errors import (
     told_in_python,
 )
 from hyperslab.machine import pressure
+from hyperslab.plan.compile import with_blocks_in
 from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.settings import Settings
@@ -119,7 +120,6 @@ class Driver(Rounds):
         self.state: RunState = "running"
         self.why_stopped = ""
         self.pipeline = pipeline
-        self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
         self.last_job: tuple[str, ...] = ()
         self.is_left = False
         self.shutdown_ns = 0
@@ -131,6 +131,7 @@ class Driver(Rounds):
         lock = self.take()
         try:
             self.folder = self.begin()
+            self.plan = with_blocks_in(self.plan, self.directory.blocks)
             self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
             self.products = Products(self.directory, self.plan)
             self.staging = Staging(self.options, self.prepared, self.folder, self.progress.tell)
@@ -306,7 +307,7 @@ class Driver(Rounds):
         results: Mapping[int, Outcome] = {}
         if self.plan.stages[-1].job.output:
             results = resume.results(self.inherited)
-        self.products.commit(results, self.overwrites)
+        self.products.commit(results, self.options.overwrite)
 
     def _untried(self) -> str:
         if self.prepared.untried:
@@ -337,6 +338,7 @@ class Driver(Rounds):
         fold = self.plan.stages[-1].job.load_fold()
         if fold is not None and not self.failures:
             self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
+            self.products.tidy(path.name for path in self.saved)
 
     def moments(self) -> Moments:
         """When the run began, could run tasks, and ended."""
