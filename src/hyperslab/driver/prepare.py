@@ -317,7 +317,9 @@ def _require_free_names(plan: Plan, directory: RunDirectory, options: Options) -
                 str(folder), [file.relative_to(folder).as_posix() for file in vacancy.files(folder)]
             )
         return
-    own = {*committed(directory), *may_go(directory)}
+    own = set(committed(directory))
+    if options.resume:
+        own |= may_go(directory)
     before = noted(directory)
     for sink, _ in output.volumes:
         name = os.path.basename(sink.path)

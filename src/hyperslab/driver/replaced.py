@@ -52,6 +52,12 @@ def may_go(directory: RunDirectory) -> set[str]:
     return found
 
 
+def drop(directory: RunDirectory) -> None:
+    """Forget what a run was told to replace that was killed before it began."""
+    directory.replaced.unlink(missing_ok=True)
+    renaming.remove(directory.waiting)
+
+
 def move_blocks(directory: RunDirectory, names: Iterable[str]) -> None:
     """Let files of blocks that wait have their names, each in one step. Raises OSError."""
     waiting = directory.blocks

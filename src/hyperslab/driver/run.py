@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from hyperslab import engines
-from hyperslab.driver import live, preindex, resume
+from hyperslab.driver import live, preindex, replaced, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly
@@ -205,6 +205,8 @@ class Driver(Rounds):
         sweep(self.directory)
         if self.prepared.replaces:
             Products(self.directory, self.plan).forget_earlier()
+        elif not self.prepared.submissions:
+            replaced.drop(self.directory)
         if len(list(self.directory.plans())) != self.prepared.submissions:
             raise OutputBusy(
                 f"another run has used {self.directory.place} in the meantime",
