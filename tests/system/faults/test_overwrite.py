@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.driver import replaced
+from hyperslab.plan.settings import Settings
 from hyperslab.storage import renaming
 from tests.system.end_to_end.command import ANATOMICAL, MRI, call, succeed, values_of
 from tests.system.faults.conversions import in_bytes, refusal
@@ -85,7 +85,7 @@ def test_what_is_there_stays_until_all_of_the_new_is(mine: Path, kind: str) -> N
     assert outputs(out) == before
     (mine.parent / "mended").touch()
     assert "--overwrite starts over, --resume does not" in refusal(*anew, "--overwrite", "--resume")
-    assert "1 task to do" in succeed(*anew, "--resume", "--dry-run").replace("tasks", "task")
+    assert "\ntasks      1 to do" in succeed(*anew, "--resume", "--dry-run")
     succeed(*anew, "--resume")
     assert made(out, 3)
     assert outputs(out).keys() == before.keys() or kind.endswith("store"), "chunks differ"
@@ -152,9 +152,9 @@ def test_blocks_between_two_names(mine: Path, moves: int) -> None:
 
     anew = line(mine, "-o", "out", "-p", "by=3")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replaced.renaming, "rename", rename)
+        patch.setattr(renaming, "rename", rename)
         if moves == 3:
-            patch.setattr(replaced.renaming, "remove", remove)
+            patch.setattr(renaming, "remove", remove)
         assert call(*anew, "--overwrite").code == 130
     assert "its files are being replaced" in refusal("convert", out, mine.parent / "x.nii", "-q")
     succeed(*anew, "--resume")
@@ -207,7 +207,7 @@ def test_a_file_of_somebody_else_is_replaced_by_one_of_the_name(mine: Path) -> N
 def test_python_replaces_too(mine: Path) -> None:
     out = mine.parent / "out"
     pipeline = hyperslab.Pipeline(ANATOMICAL)
-    options = {"engine": "threads", "workers": 2, "report": False}
+    options: Settings = {"engine": "threads", "threads": 2, "report": False}
     hyperslab.run(pipeline.map(np.negative).write(out), blocks="1x1x3", **options)
     twice = pipeline.map(np.positive).write(out)
     with pytest.raises(hyperslab.HyperslabError, match="overwrite=True to start over"):
