@@ -236,7 +236,7 @@ def test_a_crowded_machine_is_told_beside_any_verdict() -> None:
     ):
         verdict = of(trace(spans, load=crowded))
         assert verdict.findings[-1].rule == "cpu-starved"
-        assert verdict.caution.startswith("The machine was short of processors")
+        assert verdict.findings[-1].sentence.startswith("The machine was short of processors")
         assert len(verdict.findings) > 1
         assert verdict.findings[-1].sentence in verdict.paragraph
     assert "cpu-starved" in rules(trace(threads(2, 0.0, runq=None), load=crowded))

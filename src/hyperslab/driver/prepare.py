@@ -91,8 +91,8 @@ class Prepared:
 
 
 def _require_able(pipeline: Pipeline, options: Options, slots: EngineOptions) -> None:
-    """Raise UsageError for what the engine, or the end of a pipeline, cannot do, and for options that
-    exclude each other.
+    """Raise UsageError for what the engine, or the end of a pipeline, cannot do, and for options
+    that exclude each other.
     """
     engines.require(options.engine, slots)
     if options.overwrite and options.resume and options.verb == "run":
@@ -165,9 +165,7 @@ def prepare(
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
         done, damaged = done_earlier(directory, plan, inherited)
     if directory is not None and not obstacle:
-        obstacle = _obstacle(
-            functools.partial(_require_free_names, plan, directory, options), dry
-        )
+        obstacle = _obstacle(functools.partial(_require_free_names, plan, directory, options), dry)
     require_whole_pages(plan, workers * threads)
     place = folder or Path(tempfile.gettempdir())
     needs = examine(plan, budget, workers, place, done, options.verb)

@@ -79,8 +79,8 @@ class Products:
         """Drop the records of earlier submissions; what they made is noted, and stays until
         `commit` replaces it.
 
-        So are the parts of files of any origin that are to be replaced. Files of blocks will wait in
-        a folder of their own.
+        So are the parts of files of any origin that are to be replaced. Files of blocks will wait
+        in a folder of their own.
         """
         directory = self._directory
         there = {path.name for path in self._files() if os.path.lexists(path)}

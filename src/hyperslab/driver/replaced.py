@@ -1,5 +1,5 @@
-"""Replaced: what earlier runs have made in an output directory, which a run that starts over replaces
-when all that it makes is there.
+"""Replaced: what earlier runs have made in an output directory, which a run that starts over
+replaces when all that it makes is there.
 
 It is noted before the records of those runs go, and the note is there until the last of it is
 replaced: whoever resumes the run in between knows what may go. Files of several tasks wait under
@@ -108,8 +108,8 @@ def _listed(directory: RunDirectory) -> Iterator[tuple[str, int]]:
 def _noted(directory: RunDirectory, field: str) -> list[str]:
     remedy = (
         "it is not known which files of an earlier run to replace; remove those in"
-        f" {directory.out} that you do not want to keep, and {directory.replaced}, then run the same"
-        " command again"
+        f" {directory.out} that you do not want to keep, and {directory.replaced}, then run the"
+        " same command again"
     )
     if not directory.replaced.is_file():
         return []
