@@ -12,12 +12,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Unpack
 
 from hyperslab import engines
-from hyperslab.driver import live, preindex, replaced, resume
+from hyperslab.driver import preindex, replaced, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly
@@ -137,7 +138,7 @@ class Driver(Rounds):
             self.staging = Staging(self.options, self.prepared, self.folder, self.progress.tell)
             self.tail = Tail(self.folder)
             self.engine = engines.create(self.options.engine, self._engine_options())
-            with live.shown(self._seen(), self.options.live):
+            with self._shown():
                 return self._carry_out()
         except OSError as error:
             raise RunStopped(
@@ -178,10 +179,16 @@ class Driver(Rounds):
             self.directory.secure(self.folder)
         return result
 
-    def _seen(self) -> live.Seen:
-        return live.Seen(
+    def _shown(self) -> AbstractContextManager[None]:
+        """The live page until the end of the block, where it is asked for."""
+        if not self.options.live:
+            return nullcontext()
+        from hyperslab.driver import live  # and with it a web server
+
+        seen = live.Seen(
             self.plan.title, self.folder / PAGE, self.count, self._trace_so_far, self._failures
         )
+        return live.shown(seen)
 
     def _trace_so_far(self) -> Trace:
         """What the slots have recorded; other threads may ask for it, too."""
