@@ -208,13 +208,14 @@ def test_a_file_of_somebody_else_is_replaced_by_one_of_the_name(mine: Path) -> N
 def test_python_replaces_too(mine: Path) -> None:
     out = mine.parent / "out"
     pipeline = hyperslab.Pipeline(ANATOMICAL)
-    options: Settings = {"engine": "threads", "threads": 2, "report": False}
-    hyperslab.run(pipeline.map(np.negative).write(out), blocks="1x1x3", **options)
+    three: Settings = {"engine": "threads", "threads": 2, "report": False, "blocks": "1x1x3"}
+    hyperslab.run(pipeline.map(np.negative).write(out), **three)
     twice = pipeline.map(np.positive).write(out)
     with pytest.raises(hyperslab.HyperslabError, match="overwrite=True to start over"):
-        hyperslab.run(twice, blocks="1x1x3", **options)
+        hyperslab.run(twice, **three)
     with pytest.raises(hyperslab.HyperslabError, match="overwrite=True starts over"):
-        hyperslab.run(twice, overwrite=True, resume=True, **options)
-    result = hyperslab.run(twice, blocks="1x1x3", overwrite=True, **options)
+        hyperslab.run(twice, overwrite=True, resume=True)
+    anew: Settings = {**three, "overwrite": True}
+    result = hyperslab.run(twice, **anew)
     assert [path.parent for path in result.outputs] == [out] * 3
     assert made(out, 1)
