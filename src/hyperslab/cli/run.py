@@ -320,9 +320,7 @@ def run(
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
     _begin(engine, connect)
-    require_dry_run(json, dry_run)
-    if axis is not None and sources != "concatenated":
-        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
+    _require_sense(json, dry_run, axis, sources)
     stores = parse_storage_options(storage_option)
     typed = parse_inputs(other, mask, labels)
     tell = functools.partial(mention, quiet=quiet)
@@ -374,6 +372,13 @@ def run(
     if dry_run:
         return _foretell(pipeline, options, out, json)
     return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
+
+
+def _require_sense(json: bool, dry_run: bool, axis: int | None, sources: str) -> None:
+    """Raise UsageError for flags that mean nothing without another one."""
+    require_dry_run(json, dry_run)
+    if axis is not None and sources != "concatenated":
+        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
 
 
 def _begin(engine: str, connect: str) -> None:

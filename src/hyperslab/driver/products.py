@@ -15,7 +15,6 @@ from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import (
     discard,
     part_folders,
-    remove_output,
     remove_stale,
 )
 from hyperslab.driver import replaced
@@ -277,7 +276,7 @@ class Products:
         names = {path.name for path in self._files()}
         for stale in leftovers(self._directory.out, names):  # of results that no longer counted
             remove_stale(stale)
-        self.tidy(names)
+        replaced.tidy(self._directory, names)
         replacement.end(root)
 
     def _commit_blocks(self) -> None:
@@ -289,21 +288,13 @@ class Products:
             if directory.replaced.is_file():
                 replacement.begin(directory.root)
                 replaced.move_blocks(directory, self._blocks)
-                self.tidy(self._blocks)
+                replaced.tidy(directory, self._blocks)
             replacement.end(directory.root)
         except OSError as error:
             raise RunStopped(
                 f"the files in {directory.out} cannot be replaced: {error.strerror}",
                 "fix that, then use --resume",
             ) from error
-
-    def tidy(self, names: Iterable[str]) -> None:
-        """Remove what this run replaces, but for these names."""
-        if not self._directory.replaced.is_file():
-            return
-        for name in replaced.made(self._directory).difference(names):
-            remove_output(self._directory.out / name)
-        self._directory.replaced.unlink()
 
     def paths(self, outcome: Outcome) -> list[Path]:
         """The finished files that an attempt wrote, or wrote to."""

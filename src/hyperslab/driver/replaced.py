@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.blocks.writing.forms import stored_nbytes
+from hyperslab.blocks.writing.part_folders import remove_output
 from hyperslab.driver.committed import committed
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.driver.verification import is_name
@@ -68,6 +69,15 @@ def move_blocks(directory: RunDirectory, names: Iterable[str]) -> None:
         if (waiting / name).exists():
             renaming.rename(waiting / name, directory.out / name, overwrite=True)
     renaming.remove(waiting)
+
+
+def tidy(directory: RunDirectory, names: Collection[str]) -> None:
+    """Remove what a run replaces, but for what it has made itself, which has these names."""
+    if not directory.replaced.is_file():
+        return
+    for name in made(directory).difference(names):
+        remove_output(directory.out / name)
+    directory.replaced.unlink()
 
 
 def size_of(path: Path) -> int | None:

@@ -347,7 +347,7 @@ class Driver(Rounds):
         fold = self.plan.stages[-1].job.load_fold()
         if fold is not None and not self.failures:
             self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
-            self.products.tidy(path.name for path in self.saved)
+            replaced.tidy(self.directory, [path.name for path in self.saved])
 
     def moments(self) -> Moments:
         """When the run began, could run tasks, and ended."""
