@@ -37,7 +37,8 @@ def parse_size(flag: str, text: str, prefix: str = "") -> int:
 def _times(number: str, unit: int) -> int:
     """A number with a decimal point, so many times, exactly; without its fraction."""
     whole, _, decimals = number.partition(".")
-    return int(whole + decimals) * unit // 10 ** len(decimals)
+    ones: int = 10 ** len(decimals)
+    return int(whole + decimals) * unit // ones
 
 
 def parse_duration(flag: str, text: str) -> float:
