@@ -80,7 +80,7 @@ def test_what_is_there_stays_until_all_of_the_new_is(mine: Path, kind: str) -> N
     failed = call(*anew, "--overwrite")
     assert failed.code == 1
     assert "not yet" in failed.err
-    assert "the same command with --resume instead of --overwrite" in failed.err
+    assert "instead of --overwrite, which does only what is missing" in failed.err
     assert outputs(out) == before
     assert "state      failed" in call("status", place).out
     assert call("verify", place).code == 1, "the run is not complete"
