@@ -56,7 +56,7 @@ def address(text: str) -> str:
 @contextlib.contextmanager
 def served(seen: Seen, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
     """The address of the page of a run under way."""
-    with live.shown(seen, True):
+    with live.shown(seen):
         yield address(capsys.readouterr().err)
 
 
@@ -155,10 +155,11 @@ def test_charts_take_a_twentieth_of_a_processor_at_most(seen: Seen) -> None:
     assert len(made) == 1, "the next is due two seconds after the first"
 
 
-def test_nobody_asked_for_it(seen: Seen, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_asked_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = threading.active_count()
-    with live.shown(seen, False):
-        assert threading.active_count() == before
+    pipeline = hyperslab.Pipeline(str(ANATOMICAL)).write(str(tmp_path / "out"))
+    hyperslab.run(pipeline, engine="serial", report=False)
+    assert threading.active_count() == before
     assert capsys.readouterr() == ("", "")
 
 

@@ -23,14 +23,21 @@ def scaled(block):
     total = sum(1 for _ in block if _ is not None)
     return block / (total * undefined)
 """
+CUTTING = """
+def cut(block, slab):
+    first = block[1:]
+    if slab.start[0]:
+        return first
+    return block
+"""
 
 
-def of_cell(name: str) -> Callable[[Any], Any]:
+def of_cell(name: str, cell: str = CELL, function: str = "scaled") -> Callable[..., Any]:
     """The function of a notebook's cell, as IPython defines it."""
-    linecache.cache[name] = (len(CELL), None, CELL.splitlines(keepends=True), name)
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(CELL, name, "exec"), space)
-    found: FunctionType = space["scaled"]
+    exec(compile(cell, name, "exec"), space)
+    found: FunctionType = space[function]
     return found
 
 
@@ -62,6 +69,20 @@ def test_failures_name_the_line_of_a_cell_and_of_a_lambda(tmp_path: Path, engine
         '  File "<cell 3>", line 4, in scaled',
         "    return block / (total * undefined)",
     ]
+    cut = pipeline.map(of_cell("<cell 4>", CUTTING, "cut"))
+    with pytest.raises(hyperslab.TasksFailed) as raised:
+        cut.compute(engine=engine, blocks="2x1x1")
+    (failed,) = raised.value.failures
+    assert (failed.place, failed.text) == ("<cell 4>:6", "return block")
+    assert "(it returns in lines 5 and 6) (<cell 4>:6, in cut: return block)" in str(raised.value)
+    assert "axes that drop_axis and new_axis name" in str(raised.value)
+    assert raised.value.traceback.splitlines()[:3] == [
+        "Traceback (most recent call last):",
+        '  File "<cell 4>", line 6, in cut',
+        "    return block",
+    ]
+    assert raised.value.traceback.count("File ") == 1, "no lines of hyperslab"
+    assert "--" not in raised.value.traceback
     here = traceback.extract_stack(limit=1)[0].lineno or 0
     with pytest.raises(hyperslab.TasksFailed) as raised:
         pipeline.map(lambda block: block.summ()).compute(engine=engine)

@@ -236,7 +236,7 @@ def test_a_crowded_machine_is_told_beside_any_verdict() -> None:
     ):
         verdict = of(trace(spans, load=crowded))
         assert verdict.findings[-1].rule == "cpu-starved"
-        assert verdict.caution.startswith("The machine was short of processors")
+        assert verdict.findings[-1].sentence.startswith("The machine was short of processors")
         assert len(verdict.findings) > 1
         assert verdict.findings[-1].sentence in verdict.paragraph
     assert "cpu-starved" in rules(trace(threads(2, 0.0, runq=None), load=crowded))
@@ -356,3 +356,18 @@ def test_no_trace_is_too_odd_to_judge(
     assert sum(parts) + evidence.waited_slots + sum(evidence.unfed.values()) == pytest.approx(
         evidence.total, abs=1
     )
+
+
+def test_a_cause_is_doubted_only_where_a_lack_of_processors_may_have_put_it_first() -> None:
+    """Reads that wait lead by more than what was lost; or by less; and work that is counted."""
+    crowded = {**LOAD, "busy_share": 1.0, "others_share": 0.6}
+    sure = of(trace(side_by_side("read", nbytes=MB, cpu=0.05, runq=0.16), load=crowded))
+    doubtful = of(trace(side_by_side("read", nbytes=MB, cpu=0.05, runq=0.35), load=crowded))
+    counted = of(trace(threads(2, 0.0, cpu=0.5, runq=0.5), load=crowded))
+    assert [v.findings[-1].rule for v in (sure, doubtful, counted)] == ["cpu-starved"] * 3
+    assert [v.is_doubtful for v in (sure, doubtful, counted)] == [False, True, False]
+    told = ["less certain" in v.paragraph for v in (sure, doubtful, counted)]
+    assert told == [False, True, False]
+    assert not sure.caution
+    assert doubtful.caution.count("less certain") == 1
+    assert counted.caution.startswith("The machine was short of processors")

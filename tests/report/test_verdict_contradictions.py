@@ -7,18 +7,25 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
-import pytest
 
 import hyperslab
-from hyperslab.report.summary import summarise
-from hyperslab.report.verdict import CIRCUMSTANCES, EXPLAINS, judge
+from hyperslab.arrays import Array
+from hyperslab.plan.settings import Settings
+from hyperslab.report.summary import Summary, summarise
+from hyperslab.report.verdict import CIRCUMSTANCES, EXPLAINS, Verdict, judge
 from hyperslab.report.verdict.agreement import PULLS, RULES_OUT
 from hyperslab.trace import Span, Trace
 from tests.report.contradictions import assert_agreed, assert_sound
 from tests.report.made_traces import LOAD
+from tests.system.end_to_end.command import save
 
 S = 10**9
 KINDS = ("open", "read", "compute", "write")
@@ -167,22 +174,91 @@ def test_memory_that_was_short_rules_out_more_slots() -> None:
     assert "a few large files" in after.remedy
 
 
-def idle_a_while(block: np.ndarray[Any, Any], seconds: float) -> np.ndarray[Any, Any]:
-    time.sleep(seconds)
-    return block
+REAL_RUNS = 120
+AT_A_TIME = 20
+"Real runs beside each other: what they do is mostly to sleep, as only a run of a second is judged."
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 7, 20])
-@pytest.mark.parametrize("engine", ["serial", "threads"])
-def test_real_short_runs(blocks: int, engine: str) -> None:
-    total = hyperslab.Fold(np.sum, np.add)
-    pipeline = hyperslab.Pipeline(np.zeros((20, 6, 5))).map(idle_a_while, {"seconds": 0.001})
-    rule = hyperslab.Rule("blocks", (blocks,))
-    result = hyperslab.run(
-        pipeline.reduce(total), engine=engine, rule=rule, report=False, threads=1
-    )
-    verdict = judge(result.trace, result.summary)
-    assert_sound(result.trace, result.summary, verdict)
+def behaviour() -> Callable[..., Array]:
+    """A function that sleeps, longer in the block at the origin, and uses the interpreter."""
+
+    def behave(
+        block: Array, slab: hyperslab.Hyperslab, idle_s: float, late_s: float, steps: int
+    ) -> Array:
+        time.sleep(idle_s)
+        if not any(slab.start):
+            time.sleep(late_s)
+        for _ in range(steps):
+            pass
+        return block
+
+    return behave
+
+
+def of_files(draw: random.Random, folder: Path) -> Any:
+    """An array, or a file that holds one: with and without chunks, compressed and not."""
+    shape = tuple(draw.randint(1, 24) for _ in range(draw.randint(1, 4)))
+    values = np.zeros(shape, draw.choice(["u1", "i2", "f4"]))
+    path = folder / f"{draw.random()}.{draw.choice(['npy', 'nii', 'nii.gz', 'h5'])}"
+    if path.suffix == ".npy":
+        return values
+    if path.suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=values, chunks=draw.choice([None, True]))
+        return path
+    return save(path, values.reshape(*shape, *[1] * (3 - len(shape))))
+
+
+def drawn(seed: int, folder: Path) -> tuple[hyperslab.Pipeline, Settings]:
+    """A pipeline, and how it is run in this process; most take a little more than a second."""
+    draw = random.Random(seed)
+    pipeline = hyperslab.Pipeline(of_files(draw, folder))
+    engine = draw.choice(["serial", "threads"])
+    slots = 1 if engine == "serial" else draw.choice([1, 2, 3, 8])
+    wanted = draw.choice([1, 2, 3, 7, 20, 60])
+    seconds = draw.choice([0.2, 1.1, 1.1, 1.3])
+    rounds = max(1, wanted // slots)
+    late_s = draw.choice([0.0, 0.0, 0.5 * seconds, seconds])
+    idle_s = max(0.0, seconds - late_s) / rounds
+    steps = draw.choice([0, 0, 10**4, 10**6]) // wanted
+    given = {"idle_s": idle_s, "late_s": late_s, "steps": steps}
+    pipeline = pipeline.map(behaviour(), given, dtype=draw.choice([None, "f8"]))
+    end = pipeline.reduce(hyperslab.Fold(np.sum, np.add))
+    if draw.random() < 0.5:
+        end = pipeline.write(folder / f"out{seed}", keep=draw.choice(["blocks", "volume"]))
+    most = pipeline.source.sources[0].shape
+    settings: Settings = {
+        "engine": engine,
+        "threads": slots,
+        "report": False,
+        "trial": draw.random() < 0.2,
+        "granularity": draw.choice(["fused", "stepwise"]),
+    }
+    cut = draw.choice(["blocks", "slabs", "automatic"])
+    if cut == "blocks" and wanted <= np.prod(most):
+        settings["blocks"] = wanted
+    if cut == "slabs":
+        settings["partition"] = "slabs"
+    return end, settings
+
+
+def real(job: tuple[hyperslab.Pipeline, Settings]) -> tuple[Trace, Summary, Verdict]:
+    """A run, and what is said of it."""
+    pipeline, settings = job
+    result = hyperslab.run(pipeline, **settings)
+    return result.trace, result.summary, judge(result.trace, result.summary)
+
+
+def test_many_real_runs_are_judged_without_contradiction(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        found = list(pool.map(real, [drawn(seed, tmp_path) for seed in range(REAL_RUNS)]))
+    rules: Counter[str] = Counter()
+    for trace, summary, verdict in found:
+        assert_sound(trace, summary, verdict)
+        rules.update(finding.rule for finding in verdict.findings)
+    judged = sum(bool(verdict.findings) for _, _, verdict in found)
+    assert judged > REAL_RUNS // 2
+    assert len(rules) > 4, "the runs are of many kinds"
 
 
 def test_five_automatic_blocks_are_not_told_to_be_larger() -> None:

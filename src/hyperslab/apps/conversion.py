@@ -28,6 +28,7 @@ from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result, checked
 from hyperslab.driver.run import run
+from hyperslab.driver.vacancy import require_elsewhere
 from hyperslab.errors import UsageError, told_in_python
 from hyperslab.formats.deflating import FASTEST
 from hyperslab.plan.pipeline import Pipeline
@@ -71,8 +72,6 @@ class Wanted:
     "dtype of real values that is asked for; None: that of the source."
     encoding: Encoding = DEFAULT_ENCODING
     "Chunks and compression; those of the source where it leaves them out."
-    overwrite: bool = False
-    "Whether what has the name is replaced at the end."
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     "Options that fsspec is given with URLs among the sources, and with the destination's."
 
@@ -134,7 +133,6 @@ def _drafted(
         carried[0],
         grid=wanted.grid,
         name=name,
-        overwrite=wanted.overwrite,
         encodings=each,
     )
     return _Draft(pipeline, (*notes, *left))
@@ -220,7 +218,6 @@ def convert(
     values: Values | None = None,
     dtype: str | None = None,
     encoding: Encoding = DEFAULT_ENCODING,
-    overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     check: bool = True,
@@ -229,7 +226,7 @@ def convert(
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
     `format` to `storage_options` are fields of `hyperslab.apps.conversion.Wanted`, `settings` those
-    of Options (engine, workers, threads, memory, ...) where that is left
+    of Options (engine, workers, threads, memory, overwrite, ...) where that is left
     out. What goes to a URL is made in the directory for temporary files (TMPDIR) first, see
     `hyperslab.apps.publication`. Raises what `hyperslab.run` and `hyperslab.upload` raise;
     `check` is that of `hyperslab.run`.
@@ -242,7 +239,6 @@ def convert(
         values=values,
         dtype=dtype,
         encoding=encoding,
-        overwrite=overwrite,
         storage_options=storage_options,
     )
     named = replace(chosen("convert", options, settings), verb="convert")
@@ -283,7 +279,7 @@ class Conversion:
 
     def publish(self, result: Result) -> Uploaded | None:
         """Send what was made for a URL; None for a path. Raises what `hyperslab.upload` raises."""
-        return publish(result, self.dest, self.wanted.storage_options, self.wanted.overwrite)
+        return publish(result, self.dest, self.wanted.storage_options, self.options.overwrite)
 
 
 def planned(
@@ -300,7 +296,7 @@ def planned(
     before.
     """
     stores = wanted.storage_options
-    place = staged(dest, stores, wanted.overwrite, options.resume)
+    place = staged(dest, stores, options.overwrite, options.resume)
     pipeline, notes = _drafted(source, place, wanted, tell)
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
@@ -358,20 +354,10 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     """Raise UsageError where the result would replace, or lie among, what it is made from, links
     followed.
     """
+    urls = [source.url for source in sources.sources]
+    require_elsewhere(urls, path)
     dest = Path(path).resolve()
-    urls = dict.fromkeys(source.url for source in sources.sources)
-    origins = {
-        url: Path(url).resolve() for url in urls if not is_remote(url) and os.path.exists(url)
-    }
-    for url, origin in origins.items():
-        if dest in (origin, *origin.parents) and not formats.is_plain_directory(path):
-            raise UsageError(
-                f"{path} is the source itself: give another name, and rename it when it is done"
-            )
-        if dest in (origin, *origin.parents):
-            raise UsageError(
-                f"{path} holds the source {url}, which could be replaced: name another directory"
-            )
+    origins = [Path(url).resolve() for url in urls if not is_remote(url) and os.path.exists(url)]
     names = [
         n
         for n in (named if isinstance(named, list | tuple) else [named])
@@ -382,7 +368,7 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
         for name in names
         if not is_remote(str(name))
     ]
-    for folder in (f for f in (*folders, *origins.values()) if f.is_dir()):
+    for folder in (f for f in (*folders, *origins) if f.is_dir()):
         if folder == dest or folder in dest.parents:
             raise UsageError(
                 f"{path} lies inside the source {folder}: the files would mix; choose another place"

@@ -15,7 +15,6 @@ from hyperslab.cli import document
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     ENGINE,
-    GOING_ON,
     INPUTS,
     OUTPUTS,
     Engine,
@@ -32,6 +31,7 @@ from hyperslab.cli.flags import (
     dry_run_flag,
     memory_bytes,
     memory_flag,
+    overwrite_flag,
     require_dry_run,
     resume_flag,
 )
@@ -170,12 +170,7 @@ def convert(
         str, Opt(help="A running cluster, as for 'hyperslab run'.", rich_help_panel=ENGINE)
     ] = "",
     overwrite: Annotated[
-        bool,
-        Opt(
-            "--overwrite",
-            help="Replace an existing output when the conversion ends; a file in one step.",
-            rich_help_panel=GOING_ON,
-        ),
+        bool, overwrite_flag("Replace an existing output when the conversion ends")
     ] = False,
     resume: Annotated[bool, resume_flag("Continue a conversion that did not finish.")] = False,
     retries: Retries = 1,
@@ -214,6 +209,7 @@ def convert(
         retries=retries,
         debug=is_debugging(),
         resume=resume,
+        overwrite=overwrite,
         report=report,
     )
     grid = asked if asked.kind != "auto" else None
@@ -226,7 +222,6 @@ def convert(
         values=values or None,  # type: ignore[arg-type]
         dtype=dtype,
         encoding=encoding,
-        overwrite=overwrite,
         storage_options=parse_storage_options(storage_option),
     )
     try:

@@ -244,6 +244,11 @@ def resume_flag(meaning: str) -> Any:
     return Opt("--resume", help=meaning, rich_help_panel=GOING_ON)
 
 
+def overwrite_flag(meaning: str) -> Any:
+    """Flag --overwrite, which has no opposite; `meaning` is what it replaces, and when."""
+    return Opt("--overwrite", help=f"{meaning}; a file in one step.", rich_help_panel=GOING_ON)
+
+
 def dry_run_flag(meaning: str) -> Any:
     """Flag --dry-run, which has no opposite; `meaning` is what it says instead of doing it."""
     return Opt("--dry-run", help=f"{meaning}; do nothing.", rich_help_panel=GOING_ON)

@@ -6,13 +6,15 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from hyperslab import formats
 from hyperslab.apps.locality import Locality
-from hyperslab.cli.telling import is_debugging, told_if_heard
+from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.continuing import Submitted
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.printed import says_more
 from hyperslab.driver.result import Result
 from hyperslab.engines.facts import facts_of
@@ -55,9 +57,12 @@ def show_result(
 def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbose: bool) -> None:
     if result.failures:
         _show_failures(result, _remedy(result, out, verb))
+    warning = getattr(result.value, "warning", "")
+    if quiet and warning:
+        mention(f"warning    {warning}")
     if not quiet:
         if hasattr(result.value, "lines"):
-            typer.echo("\n".join(result.value.lines()) + "\n")
+            typer.echo("\n".join(_lines_of(result.value, warning)) + "\n")
         typer.echo("\n".join(_told(result, verbose)))
         if result.printed is not None and not result.failures:
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
@@ -70,6 +75,14 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         if result.page is not None:
             report = str(_as_given(result.page, out))
         typer.echo(f"report     {report}")
+
+
+def _lines_of(value: Any, warning: str) -> list[str]:
+    """What a result says of itself."""
+    lines: list[str] = value.lines()
+    if warning:
+        lines.append(f"warning    {warning}")
+    return lines
 
 
 def _as_given(path: Path, out: Path | str) -> Path:
@@ -93,11 +106,19 @@ def _printed(result: Result, log: Path, out: Path | str) -> str:
 
 def _outputs(result: Result, out: Path | str) -> str:
     """The files that there are now, in words."""
+    if _is_replacing(result):
+        return f"none: what was in {out} stays until all that replaces it is there"
     if not formats.is_file_name(str(out)):
         return f"{show_count(len(result.outputs), 'file')} in {out}"
     if result.outputs:
         return str(out)
     return f"none: {out} is not complete, what is done of it is kept for --resume"
+
+
+def _is_replacing(result: Result) -> bool:
+    """Whether a run has ended before it replaced what was there."""
+    directory = RunDirectory.of_records(result.folder.absolute().parent)
+    return directory is not None and directory.replaced.is_file()
 
 
 def show_submitted(left: Submitted, out: Path, quiet: bool) -> int:
@@ -175,6 +196,8 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     own_lines = facts_of(result.trace.meta["run"]["engine"]).own_lines
     if result.printed is not None and says_more(result.printed, result.failures, own_lines):
         printed = f"the output of functions is in {_as_given(result.printed, out)}"
+    if _is_replacing(result) and verb == "run":
+        flags += " instead of --overwrite"
     advice = (
         f"fix the cause, then run the same command with {flags}, which does only what is missing"
     )

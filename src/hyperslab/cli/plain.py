@@ -12,13 +12,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
+from hyperslab.cli import help_page
+
 _MOST_DIGITS = 9
 _Conversion = Callable[[Any, Any], Any]
 
 
 class _Plain:
-    """A command whose parameters take such values without typer's conversion; also those that
-    click adds, as --help.
+    """A command whose parameters take such values without typer's conversion, also those that click
+    adds, as --help; and whose help is drawn with few imports.
     """
 
     def get_params(self: Any, ctx: Any) -> list[Any]:
@@ -30,6 +32,10 @@ class _Plain:
                 kind = kinds.get(one.name, bool)
                 one.process_value = functools.partial(_value, one, kind, one.process_value)
         return parameters
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        help_page.prepare()
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
 class PlainCommand(_Plain, TyperCommand):

@@ -57,6 +57,7 @@ from hyperslab.cli.flags import (
     completing,
     dry_run_flag,
     memory_flag,
+    overwrite_flag,
     require_dry_run,
     resume_flag,
 )
@@ -300,6 +301,9 @@ def run(
     resume: Annotated[
         bool, resume_flag("Continue the run in OUT: do only what is missing.")
     ] = False,
+    overwrite: Annotated[
+        bool, overwrite_flag("Replace what an earlier run left in OUT when all is there")
+    ] = False,
     accept_changed_function: Annotated[
         bool,
         Opt(
@@ -365,6 +369,7 @@ def run(
         task_timeout=task_timeout,
         **by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger),
         resume=resume,
+        overwrite=overwrite,
         report=report,
         live=live,
         record_messages=record_messages,

@@ -17,11 +17,9 @@ from typing import Any
 from hyperslab.blocks.writing.part_folders import discard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.storage.frame import Frame, Span
-from hyperslab.storage.recordfile import load_list, save_record
 from hyperslab.storage.sealing import seal, unseal
 
 RECORD = "committed.jsonl"
-REPLACED = "replaced.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,29 +142,3 @@ def _entries(folder: str | Path) -> Iterator[os.DirEntry[str]]:
 
 def _of_earlier_versions(folder: Path) -> tuple[int, ...]:
     return (0, folder.stat().st_mtime_ns)
-
-
-def keep_made(directory: RunDirectory, more: set[str]) -> None:
-    """Note what runs in a directory have finished, with more, as what the one that begins is going
-    to replace.
-    """
-    save_record(directory.root / REPLACED, {"names": sorted(made(directory) | more)})
-
-
-def made(directory: RunDirectory) -> set[str]:
-    """Names of what runs in a directory have finished, with what one under way is going to replace.
-
-    Raises DamagedRecord.
-    """
-    return {*committed(directory), *_replaced(directory)}
-
-
-def _replaced(directory: RunDirectory) -> Iterator[str]:
-    path = directory.root / REPLACED
-    remedy = (
-        "it is not known which files of an earlier conversion to replace; remove those in"
-        f" {directory.out} that you do not want to keep, and {path}, then run the same command"
-        " again"
-    )
-    if path.is_file():
-        yield from load_list(path, "names", remedy)

@@ -28,6 +28,8 @@ def compute(pipeline: Pipeline, settings: Settings) -> Any:
     options = chosen("compute", None, {"report": False, **settings})
     if options.resume:
         raise UsageError("--resume: compute() keeps no files, so there is nothing to resume")
+    if options.overwrite:
+        raise UsageError("--overwrite: compute() keeps no files, so there is nothing to replace")
     if isinstance(pipeline.end, Reduce):
         with _nothing_to_resume(), tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
             return run(pipeline, options, out=Path(folder) / "out").value

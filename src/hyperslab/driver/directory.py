@@ -6,7 +6,9 @@ lock                     held (flock) by the driver that owns OUT; a dead owner 
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
 committed.jsonl          which allocation every finished volume was, its size and time
-replaced.json            volumes of an earlier conversion, until --overwrite has replaced them
+replaced.json            outputs of earlier runs, until one that was begun with --overwrite has
+                         replaced them
+blocks/                  files of blocks until then, under the names that they are to have
 published.json           the files of a conversion to a URL that have been sent
 replacing                exists while several files get their names: some may be old
 gzip/                    indexes of gzip files that tasks read, until the run is done
@@ -99,6 +101,23 @@ class RunDirectory:
         if self.file:
             return self.out / f".{self.file}{FOLDER}"
         return self.out / FOLDER
+
+    @property
+    def replaced(self) -> Path:
+        """The note of what the run under way is going to replace; there until it has."""
+        return self.root / "replaced.json"
+
+    @property
+    def waiting(self) -> Path:
+        """Folder of files of blocks until those that they replace may go."""
+        return self.root / "blocks"
+
+    @property
+    def blocks(self) -> Path:
+        """Folder that tasks write files of blocks to."""
+        if self.waiting.is_dir():
+            return self.waiting
+        return self.out
 
     @property
     def files(self) -> set[str] | None:

@@ -59,11 +59,8 @@ class Seen:
 
 
 @contextmanager
-def shown(seen: Seen, wanted: bool) -> Iterator[None]:
-    """Serve the live page of a run until the end of the block, if it is wanted."""
-    if not wanted:
-        yield
-        return
+def shown(seen: Seen) -> Iterator[None]:
+    """Serve the live page of a run until the end of the block."""
     with _Live(seen) as live:
         _tell(f"live       {live.url}\n")
         yield

@@ -45,6 +45,10 @@ class Options:
     fail_fast: bool | None = None
     "Whether the first failure ends the run; None: the first tasks do, when all fail alike."
     resume: bool = False
+    overwrite: bool = False
+    """Whether what earlier runs left in the output is replaced at the end; it stays until all that
+    takes its place is there, too.
+    """
     accept_changed_function: bool = False
     "True: what the function did before it was edited still counts for a resumed run."
     verb: Literal["run", "convert"] = "run"

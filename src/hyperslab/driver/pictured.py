@@ -67,9 +67,11 @@ def _files(folder: Path, plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _written(folder: Path) -> Path | None:
-    """The first volume that the run wrote, or else the file of its first block."""
+    """The first volume that the run wrote, or else the file of its first block; None as long as
+    another run's is in its place.
+    """
     directory = RunDirectory.of_records(folder.absolute().parent)
-    if directory is None:
+    if directory is None or directory.replaced.is_file():
         return None
     try:
         entries = load_manifest(directory).get("outputs", [])

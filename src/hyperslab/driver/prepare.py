@@ -16,12 +16,13 @@ from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
-from hyperslab.driver.committed import committed, discard_replaced, made, noted
+from hyperslab.driver.committed import committed, discard_replaced, noted
 from hyperslab.driver.dependence import cut_axes
 from hyperslab.driver.directory import RunDirectory, load_status
 from hyperslab.driver.learning import Lesson, learn
 from hyperslab.driver.options import Options
 from hyperslab.driver.products import Products
+from hyperslab.driver.replaced import made, may_go
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.series import with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
@@ -93,13 +94,20 @@ class Prepared:
 
 
 def _require_able(pipeline: Pipeline, options: Options, slots: EngineOptions) -> None:
-    """Raise UsageError for what the engine, or the end of a pipeline, cannot do."""
+    """Raise UsageError for what the engine, or the end of a pipeline, cannot do, and for options
+    that exclude each other.
+    """
     engines.require(options.engine, slots)
     if isinstance(pipeline.end, Execute):
         _require_of_commands(options)
         return
     if options.work_tier:
         raise UsageError("--work-tier is for commands, and this is a function: leave it out")
+    if options.overwrite and options.resume and options.verb == "run":
+        raise UsageError(
+            "--overwrite starts over, --resume does not: give one of them; --resume alone goes on"
+            " with a run that was begun with --overwrite, and replaces what was there at its end"
+        )
     if options.stage_out and not isinstance(pipeline.end, Write):
         raise UsageError(
             "--stage-out is for functions whose blocks are written, and this one reduces them to"
@@ -114,6 +122,7 @@ def _require_of_commands(options: Options) -> None:
         "--readers-per-device": options.readers_per_device is not None,
         "--stagger": bool(options.stagger),
         "--blocks, --block-shape, --partition and --axes-whole": options.rule != Rule(),
+        "--overwrite": options.overwrite,
     }
     for flag, is_asked in asked.items():
         if is_asked:
@@ -157,6 +166,8 @@ def prepare(
     if folder is not None:
         directory = RunDirectory(folder, _own_file(pipeline))
     replaces = _starts_over(pipeline, options, directory, tell)
+    if directory is not None and replaces:
+        _require_elsewhere(pipeline, directory)
     earlier: list[dict[str, Any]] = []
     if directory is not None and not replaces:
         earlier = [plan for _, plan in directory.plans()]
@@ -182,9 +193,7 @@ def prepare(
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
         done, damaged = done_earlier(directory, plan, inherited)
     if directory is not None and not obstacle:
-        obstacle = _obstacle(
-            functools.partial(_require_free_names, pipeline, plan, directory, options), dry
-        )
+        obstacle = _obstacle(functools.partial(_require_free_names, plan, directory, options), dry)
     require_whole_pages(plan, workers * threads)
     place = folder or Path(tempfile.gettempdir())
     needs = examine(plan, budget, workers, place, done, options.verb)
@@ -322,9 +331,13 @@ def _own_file(pipeline: Pipeline) -> str:
     return ""
 
 
-def _require_free_names(
-    pipeline: Pipeline, plan: Plan, directory: RunDirectory, options: Options
-) -> None:
+def _require_elsewhere(pipeline: Pipeline, directory: RunDirectory) -> None:
+    """Raise UsageError for a run that would replace what it reads."""
+    urls = [source.url for inputs in pipeline.inputs.values() for source in inputs.sources]
+    vacancy.require_elsewhere(urls, str(directory.place))
+
+
+def _require_free_names(plan: Plan, directory: RunDirectory, options: Options) -> None:
     """Raise OutputBusy for files that are there and no earlier submission of this run has made.
 
     If they may be overwritten, for directories that are more than a Zarr store.
@@ -332,13 +345,15 @@ def _require_free_names(
     output = plan.stages[-1].job.output
     if output is None:
         return
-    if isinstance(pipeline.end, Write) and pipeline.end.overwrite:
+    if options.overwrite:
         for folder in (Path(sink.path) for sink, _ in output.volumes if os.path.isdir(sink.path)):
             require_replaceable(
                 str(folder), [file.relative_to(folder).as_posix() for file in vacancy.files(folder)]
             )
         return
-    own = committed(directory)
+    own = set(committed(directory))
+    if options.resume:
+        own |= may_go(directory)
     before = noted(directory)
     for sink, _ in output.volumes:
         name = os.path.basename(sink.path)
@@ -354,10 +369,8 @@ def _what_to_do(was_made: bool, verb: str) -> str:
     """About a file in the place of one to be made, which no earlier submission has made as it
     is.
     """
-    if not was_made and verb == "convert":
-        return ": give another name, or --overwrite to replace it at the end"
     if not was_made:
-        return ": give another name, or move it away"
+        return ": give another name, or --overwrite to replace it at the end"
     remedy = "move it away, and --resume makes it again"
     if verb == "convert":
         remedy = f"{remedy}, or add --overwrite"
@@ -385,11 +398,11 @@ def _starts_over(
     """Whether a run takes the place of earlier ones: where that is asked for, and where what they
     have made is gone, which is told.
     """
-    if options.resume or not isinstance(pipeline.end, Write):
+    if options.resume:
         return False
-    if pipeline.end.overwrite:
+    if options.overwrite:
         return True
-    if directory is None or not _is_gone(directory):
+    if not isinstance(pipeline.end, Write) or directory is None or not _is_gone(directory):
         return False
     tell(f"{directory.place} was made by an earlier run and is gone: it is made again")
     return True
@@ -418,7 +431,7 @@ def _require_usable(
         )
     detached.require_none(directory)
     if replaces:
-        vacancy.require_replaceable(directory)
+        vacancy.require_replaceable(directory, options.verb)
         return
     if not has_earlier:
         vacancy.require_empty(directory, options.verb)
@@ -429,17 +442,13 @@ def _require_usable(
         what = "belongs to a run that ended early"
         if (directory.out / directory.file).exists():
             what = "exists already"
-        anew = ""
-        if options.verb == "convert":
-            anew = " --overwrite to start over,"
         raise OutputBusy(
-            f"{directory.out / directory.file} {what}: give another name,{anew} or --resume to"
-            " continue the run that made it"
+            f"{directory.out / directory.file} {what}: give another name, --overwrite to start"
+            " over, or --resume to continue the run that made it"
         )
     raise OutputBusy(
-        f"{directory.out} holds an earlier run: add --resume to do only what is missing,"
-        " choose another output, or remove it with"
-        f" 'hyperslab clean --all {directory.out}'"
+        f"{directory.out} holds an earlier run: add --resume to do only what is missing, or"
+        " --overwrite to start over and replace it at the end, or choose another output"
     )
 
 

@@ -11,14 +11,14 @@ from typing import Any
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums, writing
 from hyperslab.blocks.writing import Written
-from hyperslab.blocks.writing.forms import form_of, stored_nbytes
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import (
     discard,
     part_folders,
-    remove_output,
     remove_stale,
 )
-from hyperslab.driver.committed import RECORD, REPLACED, committed, keep_made, made, note
+from hyperslab.driver import replaced
+from hyperslab.driver.committed import RECORD, committed, note
 from hyperslab.driver.directory import RunDirectory, vouched_for
 from hyperslab.errors import AGAIN, HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
@@ -45,6 +45,7 @@ class Products:
         self._volumes: tuple[Volume, ...] = ()
         if output:
             self._volumes = output.volumes
+        self._blocks = [name for _, task in self._tasks.values() for name in task.outputs]
 
     def label(self, task_id: int) -> str:
         """Where the block of a task lies: path[region]."""
@@ -78,18 +79,26 @@ class Products:
         """Drop the records of earlier submissions; what they made is noted, and stays until
         `commit` replaces it.
 
-        So are the parts of files of any origin that are to be replaced.
+        So are the parts of files of any origin that are to be replaced. Files of blocks will wait
+        in a folder of their own.
         """
         directory = self._directory
+        there = {path.name for path in self._files() if os.path.lexists(path)}
         parts = {
             folder.name for sink, _ in self._volumes for folder in part_folders(Path(sink.path))
         }
-        keep_made(directory, parts)
+        replaced.note(directory, parts, there)
         for path in leftovers(directory.out, directory.files):
             remove_stale(path)
-        records = (RECORD, PUBLISHED, "manifest.json")
-        for path in (*directory.submissions(), *(directory.root / name for name in records)):
+        records = [directory.root / name for name in (RECORD, PUBLISHED, "manifest.json")]
+        for path in (*directory.submissions(), *records, directory.waiting):
             remove(path)
+        if self._blocks:
+            directory.waiting.mkdir()
+
+    def _files(self) -> list[Path]:
+        """The files that several tasks write to, under the names that they get."""
+        return [Path(sink.path) for sink, _ in self._volumes]
 
     def done(
         self, results: Mapping[int, Outcome], doubtful: Mapping[int, Outcome]
@@ -134,10 +143,10 @@ class Products:
         """The file of a block, or of a command, in this directory."""
         if self._commands:
             return self._directory.out / written.path
-        return self._directory.out / os.path.basename(written.path)
+        return self._directory.blocks / os.path.basename(written.path)
 
     def _has_its_size(self, written: Written) -> bool:
-        return _nbytes(self._place(written)) == written.nbytes
+        return replaced.size_of(self._place(written)) == written.nbytes
 
     def _in_one_allocation(self, found: set[int], results: Mapping[int, Outcome]) -> set[int]:
         """Drop tasks that wrote to a volume elsewhere than where it is being made, or has to be
@@ -245,11 +254,13 @@ class Products:
         """Let finished volumes appear under their names; then go those of a conversion that this
         one replaces.
 
-        What is there under a name, and no earlier submission has made, stays unless `overwrite`.
-        Raises RunStopped.
+        What is there under a name, and no earlier submission has made, stays unless `overwrite`, or
+        unless the run was begun to replace it. Raises RunStopped.
         """
         if not self._volumes:
+            self._commit_blocks()
             return
+        going = replaced.may_go(self._directory)
         written: list[list[Written]] = [[] for _ in self._volumes]
         for task_id in self._tasks:
             outputs_of_task = results[task_id].outputs
@@ -264,21 +275,31 @@ class Products:
         if not self._directory.file:
             replacement.begin(root)
         for unfinished, outputs in ready:
-            own = os.path.basename(unfinished.sink.path) in known
-            _commit(self._directory, unfinished, outputs, overwrite or own)
-        self._tidy()
+            name = os.path.basename(unfinished.sink.path)
+            is_to_go = overwrite or name in known or name in going
+            _commit(self._directory, unfinished, outputs, is_to_go)
+        names = {path.name for path in self._files()}
+        for stale in leftovers(self._directory.out, names):  # of results that no longer counted
+            remove_stale(stale)
+        replaced.tidy(self._directory, names)
         replacement.end(root)
 
-    def _tidy(self) -> None:
-        """Remove what finished volumes have replaced."""
-        names = {os.path.basename(sink.path) for sink, _ in self._volumes}
-        for stale in leftovers(
-            self._directory.out, names
-        ):  # of a run whose results no longer counted
-            remove_stale(stale)
-        for name in made(self._directory) - names:
-            remove_output(self._directory.out / name)
-        (self._directory.root / REPLACED).unlink(missing_ok=True)
+    def _commit_blocks(self) -> None:
+        """Let files of blocks take the places of what they replace. Raises RunStopped."""
+        directory = self._directory
+        if not self._blocks:
+            return
+        try:
+            if directory.replaced.is_file():
+                replacement.begin(directory.root)
+                replaced.move_blocks(directory, self._blocks)
+                replaced.tidy(directory, self._blocks)
+            replacement.end(directory.root)
+        except OSError as error:
+            raise RunStopped(
+                f"the files in {directory.out} cannot be replaced: {error.strerror}",
+                "fix that, then use --resume",
+            ) from error
 
     def paths(self, outcome: Outcome) -> list[Path]:
         """The finished files that an attempt wrote, or wrote to."""
@@ -289,25 +310,29 @@ class Products:
         return [self._place(written) for written in outcome.outputs]
 
     def there(self, outputs: Iterable[Path]) -> list[Path]:
-        """The outputs without the files that several tasks write to and not all have."""
+        """The outputs without the files that several tasks write to and not all have, and without
+        those that wait until they replace others.
+        """
         found = sorted(set(outputs))
+        if self._directory.waiting.is_dir():
+            return []
         if not self._volumes:
             return found
         return [path for path in found if os.path.lexists(path)]
 
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
-        for path in leftovers(
-            self._directory.out, {name for _, task in self._tasks.values() for name in task.outputs}
-        ):
+        for path in leftovers(self._directory.blocks, set(self._blocks)):
             remove(path)
 
     def secure(self) -> None:
         """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
         OSError.
         """
-        if self._commands or any(task.outputs for _, task in self._tasks.values()):
+        if self._commands:
             renaming.synchronise(self._directory.out)
+        elif self._blocks:
+            renaming.synchronise(self._directory.blocks)
 
     def manifest(
         self, results: Mapping[int, Outcome], others: Sequence[Path] = ()
@@ -439,7 +464,7 @@ def _commit(
         raise RunStopped(
             f"{sink.path} was created by somebody else during the run, and is kept; the results are"
             f" in {partial}",
-            "rename the existing file and use --resume, or use --resume --overwrite",
+            "move the existing file away and use --resume",
         ) from error
     except HyperslabError as error:
         raise RunStopped(error.sentence, error.resuming) from error
@@ -478,17 +503,3 @@ def _differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
         return form_of(sink).differs(sink, partial, slab, written)
     except (OSError, HyperslabError):
         return True
-
-
-def _nbytes(path: Path) -> int | None:
-    """Bytes of a file, or of all files of a directory."""
-    if path.is_dir():
-        return stored_nbytes(path)
-    return _size(path)
-
-
-def _size(path: str | Path) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return None

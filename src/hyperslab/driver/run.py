@@ -12,12 +12,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Unpack
 
 from hyperslab import engines
-from hyperslab.driver import live, preindex, resume
+from hyperslab.driver import preindex, replaced, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly
@@ -44,6 +45,7 @@ from hyperslab.errors import (
     told_in_python,
 )
 from hyperslab.machine import pressure
+from hyperslab.plan.compile import with_blocks_in
 from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.settings import Settings
@@ -119,7 +121,6 @@ class Driver(Rounds):
         self.state: RunState = "running"
         self.why_stopped = ""
         self.pipeline = pipeline
-        self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
         self.last_job: tuple[str, ...] = ()
         self.is_left = False
         self.shutdown_ns = 0
@@ -131,12 +132,13 @@ class Driver(Rounds):
         lock = self.take()
         try:
             self.folder = self.begin()
+            self.plan = with_blocks_in(self.plan, self.directory.blocks)
             self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
             self.products = Products(self.directory, self.plan)
             self.staging = Staging(self.options, self.prepared, self.folder, self.progress.tell)
             self.tail = Tail(self.folder)
             self.engine = engines.create(self.options.engine, self._engine_options())
-            with live.shown(self._seen(), self.options.live):
+            with self._shown():
                 return self._carry_out()
         except OSError as error:
             raise RunStopped(
@@ -177,10 +179,16 @@ class Driver(Rounds):
             self.directory.secure(self.folder)
         return result
 
-    def _seen(self) -> live.Seen:
-        return live.Seen(
+    def _shown(self) -> AbstractContextManager[None]:
+        """The live page until the end of the block, where it is asked for."""
+        if not self.options.live:
+            return nullcontext()
+        from hyperslab.driver import live  # and with it a web server
+
+        seen = live.Seen(
             self.plan.title, self.folder / PAGE, self.count, self._trace_so_far, self._failures
         )
+        return live.shown(seen)
 
     def _trace_so_far(self) -> Trace:
         """What the slots have recorded; other threads may ask for it, too."""
@@ -204,6 +212,8 @@ class Driver(Rounds):
         sweep(self.directory)
         if self.prepared.replaces:
             Products(self.directory, self.plan).forget_earlier()
+        elif not self.prepared.submissions:
+            replaced.drop(self.directory)
         if len(list(self.directory.plans())) != self.prepared.submissions:
             raise OutputBusy(
                 f"another run has used {self.directory.place} in the meantime",
@@ -306,7 +316,7 @@ class Driver(Rounds):
         results: Mapping[int, Outcome] = {}
         if self.plan.stages[-1].job.output:
             results = resume.results(self.inherited)
-        self.products.commit(results, self.overwrites)
+        self.products.commit(results, self.options.overwrite)
 
     def _untried(self) -> str:
         if self.prepared.untried:
@@ -337,6 +347,7 @@ class Driver(Rounds):
         fold = self.plan.stages[-1].job.load_fold()
         if fold is not None and not self.failures:
             self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
+            replaced.tidy(self.directory, [path.name for path in self.saved])
 
     def moments(self) -> Moments:
         """When the run began, could run tasks, and ended."""

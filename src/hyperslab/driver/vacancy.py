@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hyperslab.driver.committed import made
+from hyperslab import formats
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.errors import OutputBusy
+from hyperslab.driver.replaced import all_made
+from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.storage.location import is_remote
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.unfinished import leftovers
 
@@ -29,19 +31,44 @@ def require_empty(directory: RunDirectory, verb: str) -> None:
         )
 
 
-def require_replaceable(directory: RunDirectory) -> None:
-    """Raise OutputBusy for a directory that holds more than what conversions have made."""
-    known = {FOLDER, *made(directory), *(path.name for path in leftovers(directory.out))}
+def require_replaceable(directory: RunDirectory, verb: str) -> None:
+    """Raise OutputBusy for a directory that holds more than what runs have made."""
+    if directory.file:
+        return
+    known = {FOLDER, *all_made(directory), *(path.name for path in leftovers(directory.out))}
     other = [
         path.name
         for path in _entries(directory.out)
         if path.name.partition(".parts-")[0] not in known
     ]
-    if not directory.file and other:
-        raise OutputBusy(
-            f"{directory.out} holds files that no conversion made, such as {min(other)}:"
-            " --overwrite"
-            " replaces only what an earlier conversion made; give a new or empty directory"
+    if not other:
+        return
+    noun = "run"
+    if verb == "convert":
+        noun = "conversion"
+    raise OutputBusy(
+        f"{directory.out} holds files that no {noun} made, such as {min(other)}: --overwrite"
+        f" replaces only what an earlier {noun} made; give a new or empty directory"
+    )
+
+
+def require_elsewhere(urls: Iterable[str], path: str) -> None:
+    """Raise UsageError where an output would replace, or lie among, what it is made from, links
+    followed.
+    """
+    dest = Path(path).resolve()
+    for url in dict.fromkeys(urls):
+        if is_remote(url) or not os.path.exists(url):
+            continue
+        origin = Path(url).resolve()
+        if dest not in (origin, *origin.parents):
+            continue
+        if not formats.is_plain_directory(path):
+            raise UsageError(
+                f"{path} is the source itself: give another name, and rename it when it is done"
+            )
+        raise UsageError(
+            f"{path} holds the source {url}, which could be replaced: name another directory"
         )
 
 

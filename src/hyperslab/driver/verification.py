@@ -54,7 +54,15 @@ def verify(directory: RunDirectory) -> Iterator[Compared]:
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         files = _Files(kept["outputs"], Path(folder))
         for entry in kept["outputs"]:
-            yield Compared(entry["path"], _label(entry), _mismatch(files, directory.out, entry))
+            problem = _mismatch(files, _folder_of(directory, entry), entry)
+            yield Compared(entry["path"], _label(entry), problem)
+
+
+def _folder_of(directory: RunDirectory, entry: Mapping[str, Any]) -> Path:
+    """Where an output is now."""
+    if entry.keys().isdisjoint(("region", "frame")):
+        return directory.blocks
+    return directory.out
 
 
 def _label(entry: Mapping[str, Any]) -> str:

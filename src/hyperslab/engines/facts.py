@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from hyperslab.errors import UsageError, suggest
+from hyperslab.machine.plugins import entry_points
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -182,9 +183,7 @@ def _of_others() -> dict[str, EntryPoint]:
 
 @functools.cache
 def _of_others_on(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # takes longer than all else here
-
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    found = {entry.name: entry for entry in entry_points(GROUP)}
     return {name: found[name] for name in sorted(found) if name not in ENGINES}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from hyperslab.errors import UsageError
 from hyperslab.formats.facts import Facts, Magic, Suffix
+from hyperslab.machine.plugins import entry_points
 from hyperslab.storage.zarr_names import ROOTS
 
 ENTRY_POINTS = "hyperslab.formats"
@@ -224,9 +225,7 @@ def _installed() -> Iterator[tuple[str, Facts]]:
     """The formats that other packages bring, each with the name of its entry point; one that does
     not load, or whose facts are refused, is left out with a warning.
     """
-    from importlib import metadata  # takes longer than all else here
-
-    for entry in metadata.entry_points(group=ENTRY_POINTS):
+    for entry in entry_points(ENTRY_POINTS):
         try:
             found = entry.load()
         except Exception as error:  # noqa: BLE001  # whatever a package raises when it is imported

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from hyperslab.arrays import DType
@@ -178,6 +179,16 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def with_blocks_in(plan: Plan, folder: Path) -> Plan:
+    """The same plan, which writes files of blocks to another folder."""
+    output = plan.stages[-1].job.output
+    if output is None or output.volumes:
+        return plan
+    moved = replace(output, folder=str(folder.absolute()))
+    stages = [replace(stage, job=replace(stage.job, output=moved)) for stage in plan.stages]
+    return replace(plan, stages=tuple(stages))
 
 
 def _peak(tasks: Iterable[Task]) -> int:

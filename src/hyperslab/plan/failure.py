@@ -6,11 +6,11 @@ function unless hyperslab's own frames were asked for.
 
 from __future__ import annotations
 
-import ast
+import dis
 import inspect
+import itertools
 import linecache
 import re
-import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -110,13 +110,17 @@ def describe_failure(
         if not whole:
             begin = reached
     is_entered = entered is not None
+    frame = frame or getattr(error, "frame", None)
+    told = _formatted(error, begin)
+    if isinstance(error, BlockError) and not is_entered and not whole:
+        told = _formatted_at(error, frame)
     return Failure(
         type(error).__name__,
         _bounded(_sentence(error), MOST_MESSAGE),
         where,
         _is_permanent(error, is_entered),
-        _bounded(_formatted(error, begin), MOST_TRACEBACK),
-        frame or getattr(error, "frame", None),
+        _bounded(told, MOST_TRACEBACK),
+        frame,
         _is_certain(error, is_entered),
     )
 
@@ -147,29 +151,31 @@ def locate(error: BlockError, function: Any) -> None:
 
 
 def _returns_of(function: Any) -> list[Frame] | None:
-    """The lines where a function returns a value; None where its source is not there."""
+    """The lines where a function returns a value, by its bytecode, which workers have also of the
+    cells of a notebook; None for what is compiled.
+    """
     inner = inspect.unwrap(getattr(function, "func", function))
     if not isinstance(inner, FunctionType):
         return None
-    try:
-        lines, first = inspect.getsourcelines(inner)
-        parsed = ast.parse(textwrap.dedent("".join(lines))).body[0]
-    except (OSError, SyntaxError, ValueError, IndexError):
-        return None
-    if not isinstance(parsed, ast.FunctionDef):
-        return None
-    own = (node for statement in parsed.body for node in _nodes_of(statement))
-    returns = [node for node in own if isinstance(node, ast.Return) and node.value]
-    return [_frame(inner.__code__, first + node.lineno - 1) for node in returns]
+    return [_frame(inner.__code__, line) for line in sorted(_lines_of_returns(inner.__code__))]
 
 
-def _nodes_of(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what is in it, in the order of the lines, without what inner functions hold."""
-    yield node
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-        return
-    for inner in ast.iter_child_nodes(node):
-        yield from _nodes_of(inner)
+def _lines_of_returns(code: CodeType) -> set[int]:
+    steps = list(dis.get_instructions(code))
+    found = set()
+    for before, step in itertools.pairwise(steps):
+        line = step.positions.lineno if step.positions else None
+        if line and step.opname in ("RETURN_VALUE", "RETURN_CONST") and _has_value(before, step):
+            found.add(line)
+    return found
+
+
+def _has_value(before: dis.Instruction, step: dis.Instruction) -> bool:
+    """Whether a step of bytecode returns something else than the None of a function's end."""
+    if step.opname == "RETURN_CONST":
+        return step.argval is not None
+    is_none = before.opname == "LOAD_CONST" and before.argval is None
+    return not is_none or step.is_jump_target
 
 
 def _is_permanent(error: BaseException, is_entered: bool) -> bool:
@@ -248,6 +254,15 @@ def _formatted(error: BaseException, begin: TracebackType | None) -> str:
     """The traceback as Python shows it, from a frame on; with the errors that led to it."""
     told = traceback.TracebackException(type(error), error, begin, compact=True)
     return "".join(told.format())
+
+
+def _formatted_at(error: BaseException, frame: Frame | None) -> str:
+    """A traceback of the one line where the function has returned what is wrong; '' for none."""
+    if frame is None:
+        return ""
+    place = traceback.FrameSummary(frame.file, frame.line, frame.function, line=frame.text)
+    told = [*traceback.format_list([place]), *traceback.format_exception_only(error)]
+    return "".join(["Traceback (most recent call last):\n", *told])
 
 
 def _bounded(text: str, most: int) -> str:

@@ -19,12 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
-from hyperslab.plan.byvalue import pickled_with_places
 from hyperslab.plan.definitions import unnamed
 
 _loading = threading.RLock()
@@ -114,6 +112,8 @@ def refer(what: Any, params: Mapping[str, Any] | None = None) -> FunctionRef:
 
 def _pickled(what: Any, label: str) -> bytes:
     try:
+        import cloudpickle  # whose own imports take long; workers of built-ins need none
+
         return bytes(cloudpickle.dumps(what))
     except Exception as error:
         raise UsageError(
@@ -259,6 +259,8 @@ def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
     label = name or type(what).__name__
     # the same function of another cell, or of a script that was moved, is the same one
     digest = hashlib.sha256(_pickled(what, f"the function {label}")).hexdigest()
+    from hyperslab.plan.byvalue import pickled_with_places  # likewise
+
     return FunctionRef(label, digest, params, payload=pickled_with_places(what))
 
 

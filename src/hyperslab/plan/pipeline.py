@@ -149,8 +149,6 @@ class Write:
     "Rule by which keep='volume' cuts every array into files; None: one file each."
     name: str = ""
     "Name of the file of keep='volume' and one array; '': after the source."
-    overwrite: bool = False
-    "Whether a finished file may take the place of one that is there."
     encodings: tuple[Encoding, ...] = ()
     """Encodings of the arrays of keep='volume', where they are not the same for all; (): as
     `encoding` says.

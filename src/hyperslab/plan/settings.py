@@ -28,6 +28,7 @@ class Settings(TypedDict, total=False):
     task_timeout_s: float | None
     fail_fast: bool | None
     resume: bool
+    overwrite: bool
     accept_changed_function: bool
     connect: str
     throttle: int | None

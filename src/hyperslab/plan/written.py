@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from fractions import Fraction
 
 from hyperslab.arrays.partition import Rule
 from hyperslab.errors import UsageError
@@ -28,11 +27,18 @@ def parse_size(flag: str, text: str, prefix: str = "") -> int:
         r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix)
     )
     unit = match[2].upper().replace("I", "i") if match else None
-    if match is None or unit not in UNITS or (nbytes := int(Fraction(match[1]) * UNITS[unit])) < 1:
+    if match is None or unit not in UNITS or (nbytes := _times(match[1], UNITS[unit])) < 1:
         raise UsageError(
             f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB"
         )
     return nbytes
+
+
+def _times(number: str, unit: int) -> int:
+    """A number with a decimal point, so many times, exactly; without its fraction."""
+    whole, _, decimals = number.partition(".")
+    ones: int = 10 ** len(decimals)
+    return int(whole + decimals) * unit // ones
 
 
 def parse_duration(flag: str, text: str) -> float:

@@ -73,7 +73,8 @@ def failed(task: str, why: Failure, attempts: int) -> Failed:
         # a worker has not the cells of a notebook
         frame["text"] = frame["text"] or _line_here(why.frame.file, why.frame.line)
     message = in_callers_words(why.message)
-    return Failed(task, why.error, message, attempts, **frame, traceback=_whole(why.traceback))
+    told = _whole(why.traceback.replace(why.message, message))
+    return Failed(task, why.error, message, attempts, **frame, traceback=told)
 
 
 def _line_here(file: str, line: int) -> str:

@@ -108,8 +108,17 @@ class Histogram:
             text += f" ({left_out})"
         return text
 
+    @property
+    def warning(self) -> str:
+        """Why it holds nothing; '' where it does."""
+        if self.counts.any() or self.below or self.above or self.nan:
+            return ""
+        return selection.NOTHING_INSIDE
+
     def lines(self) -> list[str]:
         """A few numbers to print."""
+        if not self.counts.any():
+            return [f"histogram  {self.title}"]
         fullest = int(np.argmax(self.counts))
         if self.first is not None:
             where = str(self.first + fullest)
@@ -131,6 +140,13 @@ class LabelHistograms:
     def lines(self) -> list[str]:
         """A line per label, to print."""
         return [f"label {label:>8}  {row.title}" for label, row in self.rows.items()]
+
+    @property
+    def warning(self) -> str:
+        """Why it holds nothing; '' where it does."""
+        if self.rows:
+            return ""
+        return selection.NOTHING_LABELLED
 
 
 class Range(NamedTuple):

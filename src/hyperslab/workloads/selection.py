@@ -30,6 +30,9 @@ PARAMS: Mapping[str, str] = {ABOVE: "number above which the mask is inside; else
 "The parameter of these folds."
 TEMPORARIES = 3.0
 "Memory of these folds, in multiples of their block."
+NOTHING_INSIDE = "nothing was measured: a mask is 0 wherever the source has voxels"
+NOTHING_LABELLED = "nothing was measured: labels are 0 wherever the source has voxels"
+"Warnings of results that hold nothing."
 _PIECE_ELEMENTS = 2**18
 "Elements that are selected from at a time."
 

@@ -34,7 +34,6 @@ SUMMARY = (
 PARAMS: Mapping[str, str] = selection.PARAMS
 INPUTS = selection.INPUTS
 _GUARD_BITS = 128
-_NOTHING = "nothing was measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,14 @@ class Stats:
 
     def lines(self) -> list[str]:
         """The measures, to print."""
-        lines = [f"{name:<10} {value}" for name, value in asdict(self).items()]
-        if not (self.count or self.nan or self.infinite):
-            lines.append(f"warning    {_NOTHING}: a mask is 0 wherever the source has voxels")
-        return lines
+        return [f"{name:<10} {value}" for name, value in asdict(self).items()]
+
+    @property
+    def warning(self) -> str:
+        """Why it holds nothing; '' where it does."""
+        if self.count or self.nan or self.infinite:
+            return ""
+        return selection.NOTHING_INSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,14 @@ class LabelStats:
         for label, stats in self.rows.items():
             numbers = (_short(getattr(stats, name)) for name in shown)
             lines.append(f"{label:>8} " + " ".join(f"{number:>12}" for number in numbers))
-        if not self.rows:
-            lines.append(f"warning    {_NOTHING}: labels are 0 wherever the source has voxels")
         return lines
+
+    @property
+    def warning(self) -> str:
+        """Why it holds nothing; '' where it does."""
+        if self.rows:
+            return ""
+        return selection.NOTHING_LABELLED
 
 
 def _short(value: float | None) -> str:

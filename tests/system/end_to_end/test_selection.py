@@ -145,7 +145,15 @@ def test_nothing_inside(tmp_path: Path) -> None:
     said = succeed("run", "stats", ANATOMICAL, "-o", tmp_path / "b", "--labels", empty)
     assert statistics(tmp_path / "b") == []
     assert "nothing was measured: labels are 0 wherever the source has voxels" in said
-    succeed("run", "histogram", ANATOMICAL, "-o", tmp_path / "c", "--labels", empty, *QUICK)
+    for name, flag, why in (("c", "--labels", "labels are 0"), ("d", "--mask", "a mask is 0")):
+        order = ("run", "histogram", ANATOMICAL, flag, empty, "--engine", "serial", "--no-report")
+        said = succeed(*order, "-o", tmp_path / name)
+        assert f"warning    nothing was measured: {why} wherever the source has voxels" in said
+        assert "fullest" not in said
+        quiet = call(*order, "-o", tmp_path / f"quiet-{name}", "-q")
+        assert (quiet.code, quiet.out) == (0, "")
+        assert quiet.err.count("\n") == 1
+        assert f"warning    nothing was measured: {why}" in quiet.err
     assert (tmp_path / "c" / "histogram.csv").read_text() == "label,below,above,nan\n"
 
 

@@ -196,7 +196,7 @@ def test_one_map_under_a_name_of_its_own(mine: Path, tmp_path: Path) -> None:
     assert zooms(out) == zooms(FUNCTIONAL)[:3]
     assert "state      done" in succeed("status", out)
     done = call("run", f"{mine}:mean", FUNCTIONAL, "-o", out, *QUIET)
-    assert (done.code, "exists already: give another name, or --resume" in done.err) == (2, True)
+    assert (done.code, "exists already: give another name, --overwrite to" in done.err) == (2, True)
     before = out.read_bytes()
     succeed("run", f"{mine}:mean", FUNCTIONAL, "-o", out, "--blocks", "3", "--resume", *QUIET)
     assert out.read_bytes() == before

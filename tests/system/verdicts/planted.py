@@ -46,8 +46,7 @@ def naming(rule: str, run: Callable[[], Verdict]) -> Verdict:
     """The verdict on a run that is repeated while a machine short of processors keeps it from
     putting `rule` first.
 
-    Such a verdict says of itself that it is less certain, and rightly so: the bottleneck is then
-    another one.
+    The bottleneck is then another one, and such a verdict says that the machine was short.
     """
     for _ in range(TRIALS - 1):
         verdict = run()

@@ -80,6 +80,8 @@ def test_a_machine_that_others_use_is_called_so_beside_the_verdict() -> None:
     assert first(verdict) == "compute-bound"
     starved = finding(verdict, "cpu-starved")
     assert starved.sentence in verdict.paragraph
-    assert "less certain" in starved.sentence
+    assert "took longer than it need have" in starved.sentence
+    assert verdict.caution.startswith(starved.sentence)
+    assert "less certain" not in verdict.paragraph, "processor work is that, whoever queues for it"
     assert "queued for a processor" in starved.evidence
     assert "with other processes" in starved.evidence

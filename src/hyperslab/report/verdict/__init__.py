@@ -15,7 +15,7 @@ from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import memory, processors, queueing, staging, storage, tasks
 from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
-from hyperslab.report.verdict.finding import SHORT_S, STARVED, Finding, Verdict
+from hyperslab.report.verdict.finding import NOTABLE, SHORT_S, STARVED, Finding, Verdict
 from hyperslab.trace import Trace
 from hyperslab.units import show_seconds, show_share
 
@@ -27,6 +27,11 @@ MAKESPAN_RULES = ("start-up", "queueing")
 "Findings whose share is of the makespan."
 SOUND = ("compute-bound",)
 "Findings that call for no change, and so are shown only if they come first."
+COUNTED = ("compute-bound", "inflating", "lost-attempts", "memory-pressure", "queueing")
+"""Findings whose time others have counted, as the kernel counts that of a processor: a lack of
+processors does not make it longer.
+"""
+DOUBT = "What limited it is less certain for that."
 _ANY = ("read", "compute", "write", "other", "overhead", "idle")
 _TRANSFERS = ("read", "write")
 _WAITING = ("overhead", "idle")
@@ -86,7 +91,30 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
     circumstances = [f for f in found if f.rule in CIRCUMSTANCES]
     all_found = agreed([*limits, *circumstances], partial(_again, evidence, summary))
     limits = all_found[: len(limits)]
-    return Verdict(_paragraph(limits, all_found[len(limits) :]), tuple(all_found))
+    circumstances = all_found[len(limits) :]
+    is_doubtful = _is_doubtful(limits, circumstances)
+    if is_doubtful:
+        circumstances = list(map(_doubting, circumstances))
+    told = _paragraph(limits, circumstances)
+    return Verdict(told, (*limits, *circumstances), is_doubtful)
+
+
+def _is_doubtful(limits: list[Finding], circumstances: list[Finding]) -> bool:
+    """Whether the first cause may owe its place to a lack of processors: that took more time than
+    the cause is ahead of the next one, or of what is not worth a change.
+    """
+    lost = max((f.share for f in circumstances if f.rule == STARVED), default=0.0)
+    first = limits[0]
+    if first.rule in COUNTED:
+        return False
+    others = [f.share for f in limits[1:]]
+    return lost > first.share - max([NOTABLE, *others])
+
+
+def _doubting(finding: Finding) -> Finding:
+    if finding.rule != STARVED:
+        return finding
+    return replace(finding, sentence=f"{finding.sentence} {DOUBT}")
 
 
 def _again(evidence: Evidence, summary: Summary, ruled_out: frozenset[Pull]) -> list[Finding]:

@@ -22,7 +22,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -349,7 +348,7 @@ def _find_gaps(evidence: Evidence, busy: Mapping[str, Sequence[Interval]]) -> No
 def _usual_gap(busy: Mapping[str, Sequence[Interval]]) -> float:
     gaps = [b[0] - a[1] for intervals in busy.values() for a, b in pairwise(intervals)]
     if gaps:
-        return median(gaps)
+        return float(np.median(gaps))
     return 0.0
 
 

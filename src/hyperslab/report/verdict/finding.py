@@ -17,7 +17,11 @@ anything, weigh too much, and nobody waits for them.
 """
 
 STARVED = "cpu-starved"
-"Rule of a machine that had not enough processors, which makes all else less certain."
+"Rule of a machine that had not enough processors, which may make what limited a run less certain."
+LONGER = 0.25
+"""Share of the slots' time that a lack of processors took: a run that takes a third longer for it
+had better be repeated.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Verdict:
     """What limited the run, the largest share first; then the circumstances that make all of it
     more or less certain.
     """
+    is_doubtful: bool = False
+    "Whether a lack of processors alone may have put the first cause first."
 
     @property
     def cause(self) -> str:
@@ -70,11 +76,11 @@ class Verdict:
 
     @property
     def caution(self) -> str:
-        """Why the cause is less certain than it sounds, and what to do about that; '' where nothing
-        makes it so.
+        """Why the run took much longer than it need have, or the cause is less certain than it
+        sounds, and what to do about that; '' where neither is so.
         """
         for finding in self.findings:
-            if finding.rule == STARVED:
+            if finding.rule == STARVED and (self.is_doubtful or finding.share >= LONGER):
                 return f"{finding.sentence} {finding.advice}"
         return ""
 

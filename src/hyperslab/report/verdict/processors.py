@@ -279,9 +279,7 @@ def _more_processors(evidence: Evidence, what: str) -> str:
 
 
 def starved(evidence: Evidence) -> list[Finding]:
-    """A machine that had not enough processors for what was to run on it: makes all else less
-    certain.
-    """
+    """A machine that had not enough processors for what was to run on it."""
     everything = evidence.everything
     load = evidence.load if evidence.is_local else {}
     queued = everything.runq / everything.wall if everything.is_known and everything.wall else None
@@ -305,14 +303,18 @@ def starved(evidence: Evidence) -> list[Finding]:
             " time"
         )
     sentence, advice = _who_starves(evidence, crowded or bool(others and others > OTHERS))
-    share = evidence.share(everything.runq) if everything.is_known else 0.0
-    return [Finding(STARVED, sentence, listed(said), advice, share)]
+    lost = held_back(load)
+    if queued is None:
+        lost += evidence.crowd or 0.0
+    else:
+        lost += evidence.share(everything.runq)
+    return [Finding(STARVED, sentence, listed(said), advice, min(1.0, lost))]
 
 
 def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
     cpus = evidence.run.get("cpus")
     slots = len(evidence.slots)
-    less = "so it took longer than it need have, and every other conclusion is less certain"
+    less = "so it took longer than it need have"
     if not by_others and isinstance(cpus, int) and slots > cpus and not evidence.run.get("connect"):
         sentence = (
             f"The machine was short of processors: {slots} slots shared {cpus} of them, {less}."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import NamedTuple
+
+import numpy as np
 
 from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import remedies
@@ -55,7 +56,7 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
     lengths = evidence.lengths()
     if share < NOTABLE or not lengths:
         return []
-    usual = median(lengths)
+    usual = np.median(lengths)
     each = evidence.gaps / len(evidence.attempts)
     if evidence.crowd is not None and usual > each:
         # a slot that gives way to other processes takes long to come back: that is no cost of the
@@ -120,7 +121,7 @@ def stragglers(evidence: Evidence) -> Stragglers | None:
     lengths = evidence.lengths()
     if len(lengths) < FEWEST:
         return None
-    usual = median(lengths)
+    usual = np.median(lengths)
     long = [
         a for a in evidence.attempts if not a.is_lost and a.length_ns > STRAGGLING * max(usual, 1)
     ]
@@ -175,7 +176,7 @@ def _slow_slot(evidence: Evidence, long: list[Attempt], usual: float) -> str:
     others = [a.length_ns for a in evidence.attempts if a.slot in slots and a not in long]
     return (
         slots.pop()
-        if len(slots) == 1 and len(others) >= FEWEST and median(others) > 2 * usual
+        if len(slots) == 1 and len(others) >= FEWEST and np.median(others) > 2 * usual
         else ""
     )
 
@@ -207,7 +208,7 @@ def few(evidence: Evidence) -> list[Finding]:
 
 def _more_tasks(evidence: Evidence, tasks: int, slots: int) -> str:
     """How every slot gets work, as far as the array and the plan allow."""
-    usual_s = median(evidence.lengths() or [0]) / 1e9
+    usual_s = np.median(evidence.lengths() or [0]) / 1e9
     blocks = remedies.more_blocks(evidence, max(WAVES * slots, 2 * tasks), usual_s)
     if blocks:
         each = ""
