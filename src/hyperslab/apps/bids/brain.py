@@ -83,6 +83,16 @@ def chosen(extractor: str) -> str:
     return BUILTIN if extractor == AUTO else extractor
 
 
+def generated_by(which: str) -> tuple[dict[str, str], ...]:
+    """What makes the images, as a dataset's description lists it: hyperslab, and the extractor."""
+    from hyperslab import __version__
+
+    own = {"Name": "hyperslab", "Version": __version__, "Description": "Runs over participants"}
+    if which == FSL:
+        return own, {"Name": fsl.described()}
+    return own, {"Name": BUILTIN_NAME, "Version": __version__}
+
+
 def save(brain: Brain, path: str, out: str, mask: str = "") -> None:
     """Write the image without all that is no brain, and the mask: 1 inside, 0 outside. Each appears
     when it is whole.
