@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ IMAGE, PREFIX = "t1w", "prefix"
 OF_UNIT = ("participant", "session", "site", "bids_dir")
 OF_COMMAND = ("out", "work", "index", "slot")
 PLACEHOLDERS = (IMAGE, PREFIX, *OF_UNIT, *OF_COMMAND)
+_OF_PATHS = ("bids_dir", "site")
 _PLACEHOLDER = re.compile(r"\{\{\w+\}\}|\{(\w+)\}")
 
 
@@ -96,6 +98,7 @@ def template_app(template: str) -> App:
         raise UsageError(f"--app '{template}': {error}; check its quotes") from error
     if not words:
         raise UsageError("--app: give a command, such as 'bet {t1w} {out}/{prefix}_brain.nii.gz'")
+    _require_program(words[0])
     named = {found[1] for word in words for found in _PLACEHOLDER.finditer(word) if found[1]}
     for name in sorted(named - {*PLACEHOLDERS}):
         known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
@@ -111,6 +114,11 @@ def template_app(template: str) -> App:
 
     about = {"Name": os.path.basename(words[0]), "Description": template}
     return App(about["Name"], commands, (about,), needs_images=IMAGE in named)
+
+
+def _require_program(name: str) -> None:
+    if shutil.which(name) is None and not _PLACEHOLDER.search(name):
+        raise UsageError(f"--app: {name} is not on PATH: install it, or give its path")
 
 
 def place_of(image: File, root: str) -> str:
@@ -164,4 +172,7 @@ def _filled(words: Sequence[str], unit: Unit, root: str, place: int | None = Non
 
 def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
     """What stands for a placeholder; those of commands stay for where the command runs."""
-    return values.get(found[1] or "", found[0])
+    value = values.get(found[1] or "", found[0])
+    if found[1] in _OF_PATHS:  # which may look like placeholders
+        return _PLACEHOLDER.sub(lambda inner: f"{{{inner[0]}}}", value)
+    return value
