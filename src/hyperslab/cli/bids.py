@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hyperslab.apps.bids import brain
-from hyperslab.apps.bids.app import App, brain_app, template_app
+from hyperslab.apps.bids.app import App
+from hyperslab.apps.bids.brains import brain_app
+from hyperslab.apps.bids.calling import function_app, is_function
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
@@ -18,6 +21,7 @@ from hyperslab.apps.bids.running import (
     select,
     units_of,
 )
+from hyperslab.apps.bids.template import template_app
 from hyperslab.apps.bids.unit import PER
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
@@ -28,22 +32,20 @@ from hyperslab.cli.flags import (
     FailFast,
     Live,
     Quiet,
-    ReadersPerDevice,
     Report,
     Retries,
     SlurmOption,
     StageIn,
     StageOut,
-    Stagger,
     TaskTimeout,
     Threads,
     Throttle,
     Verbose,
     Workers,
+    WorkTier,
     by_way_of,
     choice,
     dry_run_flag,
-    memory_flag,
     resume_flag,
 )
 from hyperslab.cli.outcome import show_result
@@ -77,8 +79,9 @@ def bids(
     app: Annotated[
         str,
         Opt(
-            help="brain, or a command: for every image where it names {t1w}, else for every"
-            " participant; it writes below {out}.",
+            help="brain; a command, for every image where it names {t1w}, else for every"
+            " participant, which writes below {out}; or file.py:function, which is called with the"
+            " images and a folder.",
             rich_help_panel=APP,
         ),
     ] = BRAIN,
@@ -136,11 +139,9 @@ def bids(
     ] = "",
     throttle: Throttle = None,
     slurm_option: SlurmOption = [],  # noqa: B006
-    memory: Annotated[str | None, memory_flag("tasks", "8GB")] = None,
     stage_in: StageIn = "",
     stage_out: StageOut = "",
-    readers_per_device: ReadersPerDevice = None,
-    stagger: Stagger = 0.0,
+    work_tier: WorkTier = "",
     resume: Annotated[
         bool, resume_flag("Continue in OUT_DIR: do only what is missing.")
     ] = False,
@@ -172,7 +173,7 @@ def bids(
     if level == "group":
         _require_brain(app)
         return _show_group(selection, out, allow_missing, quiet)
-    chosen = brain_app(brain_extractor) if app == BRAIN else template_app(app)
+    chosen = _app(app, brain_extractor)
     options = Options(
         engine=engine,
         workers=workers,
@@ -180,12 +181,11 @@ def bids(
         connect=connect,
         throttle=throttle,
         slurm_option=slurm_option,
-        memory=memory,
         retries=retries,
         fail_fast=fail_fast,
         debug=is_debugging(),
         task_timeout=task_timeout,
-        **by_way_of(stage_in, stage_out, readers_per_device, stagger),
+        **by_way_of(stage_in, stage_out, work_tier, None, 0.0),
         resume=resume,
         report=report,
         live=live,
@@ -195,6 +195,15 @@ def bids(
     _mention_left_out(selection, chosen, quiet)
     result = run_participants(selection, out, chosen, options, progress_for(quiet))
     return show_result(result, out, quiet, verbose=verbose)
+
+
+def _app(named: str, brain_extractor: str) -> App:
+    if named == BRAIN:
+        return brain_app(brain_extractor)
+    if is_function(named):
+        sys.path.insert(0, os.getcwd())
+        return function_app(named)
+    return template_app(named)
 
 
 def _require_words(level: str, per: str, brain_extractor: str) -> None:

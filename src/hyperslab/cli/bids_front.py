@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from hyperslab.cli import main as hyperslab
 from hyperslab.cli.bids import LEVELS
@@ -17,20 +18,25 @@ from hyperslab.cli.bids import LEVELS
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab-bids` command; its exit status is that of `hyperslab bids`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    hyperslab(translated(given))
+    known, others = _parser().parse_known_args(given)
+    if known.mem_mb is not None:
+        note = "has no effect: nobody knows beforehand what a command needs; use --nprocs"
+        print(f"hyperslab-bids: --mem-mb {known.mem_mb} {note}", file=sys.stderr)
+    if known.work_dir is not None:
+        Path(known.work_dir).mkdir(parents=True, exist_ok=True)
+    hyperslab(translated(known, others))
 
 
-def translated(arguments: Sequence[str]) -> list[str]:
-    """Arguments for `hyperslab`."""
-    known, others = _parser().parse_known_args(arguments)
+def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
+    """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand."""
     line = ["bids", known.bids_dir, known.output_dir, known.analysis_level]
     for flag, labels in (("participant", known.participant_label), ("session", known.session_label)):
         for label in labels:
             line += [f"--{flag}-label", label]
     if known.nprocs is not None:
         line += ["--workers", str(known.nprocs)]
-    if known.mem_mb is not None:
-        line += ["--memory", f"{known.mem_mb}MB"]
+    if known.work_dir is not None:
+        line += ["--work-tier", known.work_dir]
     if known.bids_filter_file is not None:
         line += ["--bids-filter-file", known.bids_filter_file]
     return [*line, *others]
@@ -54,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     _add(parser, "bids-filter-file", metavar="FILE", help="JSON that narrows down which images")
     _add(parser, "nprocs", "n-cpus", type=int, metavar="N", help="tasks at a time")
     _add(parser, "mem-mb", type=int, metavar="MB", help="memory of all tasks at a time")
+    parser.add_argument(
+        *("-w", "--work-dir", "--work_dir"), metavar="DIR", help="scratch directories of the tasks"
+    )
     _add(parser, "skip-bids-validation", "skip-bids-validator", action="store_true",
          help="taken and without effect: nothing is validated")
     parser.add_argument("--version", action="version", version=f"hyperslab {__version__}")

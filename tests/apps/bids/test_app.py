@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.bids.app import Command, brain_app, brain_names, in_turn, task_of, template_app
+from hyperslab.apps.bids.app import Command, in_turn, task_of
 from hyperslab.apps.bids.brain import BUILTIN, sidecar_of
+from hyperslab.apps.bids.brains import brain_app, brain_names
+from hyperslab.apps.bids.calling import function_app, is_function
 from hyperslab.apps.bids.description import derivative, read_description, save_description
 from hyperslab.apps.bids.group import gather_volumes, save_group
 from hyperslab.apps.bids.running import Asked, Selection, select
+from hyperslab.apps.bids.template import template_app
 from hyperslab.apps.bids.unit import Unit, require_content
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.command import CommandTask
@@ -73,13 +76,42 @@ def test_a_template_for_every_image(tmp_path: Path) -> None:
 
 def test_a_template_for_every_unit(tmp_path: Path) -> None:
     selection = select(sites(tmp_path).root, Asked(per="session"))
-    app = template_app("sh -c 'ls \"$1\" > \"$2\"' sh {bids_dir}/sub-{participant} {out}/{prefix}.txt")
+    listing = "sh -c 'ls \"$1\" > \"$2\"' sh"
+    app = template_app(f"{listing} {{bids_dir}}/sub-{{participant}} {{out}}/{{prefix}}.txt")
     assert not app.needs_images
     done = ran(task_of(app, selection.units[1], selection.root), tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     (name,) = files_below(tmp_path / "out")
     assert name == "A/sub-1/ses-2/sub-1_ses-2.txt"
     assert (tmp_path / "out" / name).read_text() == "ses-1\nses-2\n"
+
+
+def test_values_in_the_script_of_a_shell_are_quoted(tmp_path: Path) -> None:
+    selection = sites(tmp_path)
+    app = template_app("sh -c 'cat {t1w} {t1w} > {out}/{prefix}.txt; x={{x}}; echo ${HOME}$x'")
+    done = ran(task_of(app, selection.units[2], selection.root), tmp_path / "out put")
+    assert done.returncode == 0
+    assert done.stdout == f"{os.environ['HOME']}{{{{x}}}}\n"  # the run makes {x} of it
+    assert (tmp_path / "out put/B/sub-1/anat/sub-1.txt").read_text() == "of site Bof site B"
+
+
+FUNCTION = """
+def measure(images, out):
+    (out / "sizes.txt").write_text(" ".join(str(path.stat().st_size) for path in images))
+"""
+
+
+def test_a_function_of_python(tmp_path: Path) -> None:
+    selection = sites(tmp_path)
+    (tmp_path / "mine.py").write_text(FUNCTION)
+    app = function_app(f"{tmp_path}/mine.py:measure")
+    task = task_of(app, selection.units[0], selection.root)
+    assert is_function("mine.py:measure")
+    assert not is_function("bet {t1w} {out}/x:y")
+    assert task.inputs[-1] == str(tmp_path / "mine.py")
+    done = ran(task, tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out/A/sub-1/sizes.txt").read_text() == "9 9"
 
 
 def test_the_first_command_that_fails_is_the_last(tmp_path: Path) -> None:

@@ -105,9 +105,11 @@ def _require_one(one: Mapping[str, Any], value: Any, where: str) -> None:
 
 def _require_within(one: Mapping[str, Any], value: float, where: str) -> None:
     least, most = one.get("minimum"), one.get("maximum")
-    is_below = least is not None and (value <= least if one.get("exclusive-minimum") else value < least)
-    is_above = most is not None and (value >= most if one.get("exclusive-maximum") else value > most)
-    if is_below or is_above:
+    is_below = least is not None and value < least
+    is_above = most is not None and value > most
+    is_least = value == least and one.get("exclusive-minimum", False)
+    is_most = value == most and one.get("exclusive-maximum", False)
+    if is_below or is_above or is_least or is_most:
         raise UsageError(f"{where}: {value} is not between {least} and {most}")
     if one.get("integer") and value != int(value):
         raise UsageError(f"{where}: {value} is no whole number")

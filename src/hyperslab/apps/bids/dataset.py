@@ -153,8 +153,8 @@ def require_labels(participants: Sequence[Participant]) -> None:
     if len(odd) > _NAMED:
         named += f" and {len(odd) - _NAMED} more"
     raise UsageError(
-        f"{named}: a label of BIDS has letters, digits and + alone; rename the folder and its files,"
-        " or name the others with --participant-label"
+        f"{named}: a label of BIDS has letters, digits and + alone; rename the folder and its"
+        " files, or name the others with --participant-label"
     )
 
 

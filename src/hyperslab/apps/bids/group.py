@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.apps.bids.app import brain_names
 from hyperslab.apps.bids.brain import sidecar_of
+from hyperslab.apps.bids.brains import brain_names
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.apps.bids.wanted import read_json
 from hyperslab.errors import FormatError, UsageError

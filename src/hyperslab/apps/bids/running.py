@@ -142,8 +142,8 @@ def _require_outside(selection: Selection, out: Path) -> None:
     """Raise UsageError for an output directory in which the dataset lies."""
     if Path(selection.root).is_relative_to(out.absolute()):
         raise UsageError(
-            f"{out}: the dataset lies there, and its files stay as they are; give another directory,"
-            f" such as {Path(selection.root) / 'derivatives' / 'brain'}"
+            f"{out}: the dataset lies there, and its files stay as they are; give another"
+            f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
         )
 
 

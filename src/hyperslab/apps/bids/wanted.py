@@ -154,7 +154,8 @@ def _labels(where: str, value: Any) -> tuple[str, ...]:
         return ()
     several = value if isinstance(value, list) else [value]
     if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in several):
-        raise FormatError(f"{where}: give a label, a list of them, or null, not {json.dumps(value)}")
+        given = json.dumps(value)
+        raise FormatError(f"{where}: give a label, a list of them, or null, not {given}")
     return tuple(map(str, several))
 
 
