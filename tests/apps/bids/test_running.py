@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from hyperslab.cli import bids_front
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
-from tests.system.end_to_end.command import Finished, call, values_of
+from tests.system.end_to_end.command import ROOT, Finished, call, values_of
 
 COPY = "cp {t1w} {out}/{prefix}_copy.nii.gz"
 OF_LABELS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
@@ -160,16 +157,6 @@ def test_the_dataset_stays_as_it_is(tmp_path: Path) -> None:
     assert (done.code, "is no JSON" in done.err) == (1, True)
 
 
-def test_the_program_is_installed(tmp_path: Path) -> None:
-    program = Path(sys.executable).with_name("hyperslab-bids")
-    found = shutil.which(program)
-    line = [found or sys.executable, *([] if found else ["-m", "hyperslab.cli.bids_front"])]
-    done = subprocess.run(
-        [*line, str(tmp_path), str(tmp_path / "out"), "participant"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ),
-    )
-    assert done.returncode == 2
-    assert "holds no participants" in done.stderr
+def test_the_program_that_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"]["hyperslab-bids"] == "hyperslab.cli.bids_front:main"
