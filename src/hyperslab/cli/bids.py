@@ -26,7 +26,6 @@ from hyperslab.apps.bids.unit import PER
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     ENGINE,
-    GOING_ON,
     INPUTS,
     Engine,
     FailFast,
@@ -142,9 +141,7 @@ def bids(
     stage_in: StageIn = "",
     stage_out: StageOut = "",
     work_tier: WorkTier = "",
-    resume: Annotated[
-        bool, resume_flag("Continue in OUT_DIR: do only what is missing.")
-    ] = False,
+    resume: Annotated[bool, resume_flag("Continue in OUT_DIR: do only what is missing.")] = False,
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
     fail_fast: FailFast = None,

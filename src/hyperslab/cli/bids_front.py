@@ -30,7 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
     """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand."""
     line = ["bids", known.bids_dir, known.output_dir, known.analysis_level]
-    for flag, labels in (("participant", known.participant_label), ("session", known.session_label)):
+    for flag, labels in (
+        ("participant", known.participant_label),
+        ("session", known.session_label),
+    ):
         for label in labels:
             line += [f"--{flag}-label", label]
     if known.nprocs is not None:
@@ -63,8 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         *("-w", "--work-dir", "--work_dir"), metavar="DIR", help="scratch directories of the tasks"
     )
-    _add(parser, "skip-bids-validation", "skip-bids-validator", action="store_true",
-         help="taken and without effect: nothing is validated")
+    _add(
+        parser,
+        "skip-bids-validation",
+        "skip-bids-validator",
+        action="store_true",
+        help="taken and without effect: nothing is validated",
+    )
     parser.add_argument("--version", action="version", version=f"hyperslab {__version__}")
     return parser
 

@@ -76,7 +76,7 @@ def test_a_template_for_every_image(tmp_path: Path) -> None:
 
 def test_a_template_for_every_unit(tmp_path: Path) -> None:
     selection = select(sites(tmp_path).root, Asked(per="session"))
-    listing = "sh -c 'ls \"$1\" > \"$2\"' sh"
+    listing = 'sh -c \'ls "$1" > "$2"\' sh'
     app = template_app(f"{listing} {{bids_dir}}/sub-{{participant}} {{out}}/{{prefix}}.txt")
     assert not app.needs_images
     done = ran(task_of(app, selection.units[1], selection.root), tmp_path / "out")
@@ -111,7 +111,7 @@ def test_a_function_of_python(tmp_path: Path) -> None:
     assert task.inputs[-1] == str(tmp_path / "mine.py")
     done = ran(task, tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "out/A/sub-1/sizes.txt").read_text() == "9 9"
+    assert (tmp_path / "out/A/sub-1/sizes.txt").read_text() == "13 13"
 
 
 def test_the_first_command_that_fails_is_the_last(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_commands_of_more_than_nine_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "sentence"),
     [
-        ("bet {t1} {out}", r"\{t1\} is unknown \(did you mean 't1w'\?\)"),
+        ("cp {t1} {out}", r"\{t1\} is unknown \(did you mean 't1w'\?\)"),
         ("bet 'a", "No closing quotation; check its quotes"),
         ("  ", "give a command, such as 'bet"),
         ("no-such-program {t1w}", "no-such-program is not on PATH"),

@@ -140,7 +140,10 @@ def test_filters_choose_by_entities(tmp_path: Path) -> None:
         ([], "holds no participants: neither it nor a folder in it has a folder named sub-LABEL"),
         ([".gitmodules"], "datalad get --no-data --recursive"),
         ([t1w("1"), "sub-2/anat/sub-20_T1w.nii"], "is named for sub-20 but lies with"),
-        ([t1w("1", "a"), "sub-1/ses-a/anat/sub-1_T1w.nii"], "is named for ses- but lies with files"),
+        (
+            [t1w("1", "a"), "sub-1/ses-a/anat/sub-1_T1w.nii"],
+            "is named for ses- but lies with files",
+        ),
         (["sub-1/anat/sub-1_ses-2_T1w.nii"], "named for ses-2 but lies with files of no ses-"),
         ([t1w("1"), "sub-1/anat/sub-1_T1w.nii"], "are the same image of sub-1; remove one"),
         ([t1w("a b"), t1w("ö"), t1w("1")], "'sub-a b', 'sub-ö': a label of BIDS has letters"),

@@ -28,9 +28,11 @@ from hyperslab.errors import FormatError
 
 Floats = npt.NDArray[np.float32]
 
-SUBDIVISIONS = 4
-"Times that the triangles of an icosahedron are cut: 2562 vertices."
-ITERATIONS = 1000
+SUBDIVISIONS = 3
+"""Times that the triangles of an icosahedron are cut: 642 vertices. The paper has 2562 and moves
+them 1000 times, which takes ten times as long, and here found no better masks.
+"""
+ITERATIONS = 300
 ROBUST = (2.0, 98.0)
 "Percentiles of the intensities between which a head's lie, t2 and t98 of the paper."
 HEAD_SHARE = 0.1
@@ -61,7 +63,9 @@ class Levels:
     "Median within the first sphere."
 
 
-def brain_mask(image: Floats, sizes_mm: Points, affine: Points, fraction: float = FRACTION) -> Bools:
+def brain_mask(
+    image: Floats, sizes_mm: Points, affine: Points, fraction: float = FRACTION
+) -> Bools:
     """Voxels of a head, (x, y, z), that are brain; a lower `fraction` makes more of them brain.
 
     `affine` says which way is up. Raises FormatError for an image in which there is no head.
@@ -106,13 +110,12 @@ class _Depths:
         self._depths = np.arange(DARK_MM + 1, dtype=np.float32)
 
     def below(self, points: Points, outwards: Points) -> Floats:
-        """Shape (vertices, DARK_MM + 1): intensities from the surface on down."""
+        """Shape (DARK_MM + 1, vertices): intensities from the surface on down."""
         places = ((points / self._sizes) + 1).astype(np.float32)
         steps = (outwards / self._sizes).astype(np.float32)
-        number = np.zeros((len(points), len(self._depths)), np.int32)
+        number = np.zeros((len(self._depths), len(points)), np.int32)
         for axis, stride in enumerate(self._strides):
-            along = np.outer(steps[:, axis], -self._depths)
-            along += places[:, axis, None]
+            along = places[:, axis] - self._depths[:, None] * steps[:, axis]
             np.rint(along, out=along)
             np.clip(along, 0, self._last[axis], out=along)
             number += along.astype(np.int32) * np.int32(stride)
@@ -150,9 +153,7 @@ def _first_sphere(head: Floats, sizes_mm: Points, levels: Levels) -> tuple[Point
     return centre, radius_mm, Levels(levels.t2, levels.t, levels.t98, median)
 
 
-def _grow(
-    points: Points, mesh: Mesh, depths: _Depths, levels: Levels, fraction: float
-) -> Points:
+def _grow(points: Points, mesh: Mesh, depths: _Depths, levels: Levels, fraction: float) -> Points:
     """Move the vertices, all at once and many times: along the surface to the middle of their
     neighbours, across it to be smooth and to meet the brain's edge (the paper's equations 8 to 14).
     """
@@ -185,8 +186,8 @@ def _pressure(below: Floats, levels: Levels, fraction: float) -> npt.NDArray[np.
     """How hard the surface is pressed outwards, inwards where negative, by the intensities below
     it (equations 11 to 13).
     """
-    darkest = np.clip(below.min(axis=1), levels.t2, levels.tm)
-    brightest = np.clip(below[:, : BRIGHT_MM + 1].max(axis=1), levels.t, levels.tm)
+    darkest = np.clip(below.min(axis=0), levels.t2, levels.tm)
+    brightest = np.clip(below[: BRIGHT_MM + 1].max(axis=0), levels.t, levels.tm)
     range_ = brightest - levels.t2
     edge = range_ * fraction + levels.t2
     return np.asarray(2 * (darkest - edge) / range_, np.float64)

@@ -21,6 +21,10 @@ Bools = npt.NDArray[np.bool_]
 
 _GOLDEN = (1 + 5**0.5) / 2
 _MOST_NEIGHBOURS = 6
+_ASIDE = (1.3e-7, 3.1e-7)
+"""Distance of the lines that are followed from the centres of voxels, in voxels: vertices and edges
+at whole numbers are then beside them, never on them.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,9 +36,9 @@ class Mesh:
 
     faces: Faces
     neighbours: npt.NDArray[np.int64]
-    "Shape (vertices, 6): the vertices that an edge leads to."
+    "Shape (6, vertices): the vertices that an edge leads to."
     beside: npt.NDArray[np.int64]
-    "Shape (vertices, 6): the faces that meet at a vertex."
+    "Shape (6, vertices): the faces that meet at a vertex."
     edges: npt.NDArray[np.int64]
     "Shape (edges, 2): vertices of each edge, the lower number first."
 
@@ -63,16 +67,16 @@ def normals(points: Points, mesh: Mesh) -> Points:
     first, second, third = (points[mesh.faces[:, corner]] for corner in range(3))
     of_faces = np.zeros((len(mesh.faces) + 1, 3))
     of_faces[:-1] = np.cross(second - first, third - first)
-    summed = of_faces[mesh.beside].sum(axis=1)
-    lengths = np.linalg.norm(summed, axis=1, keepdims=True)
-    return np.asarray(summed / np.maximum(lengths, np.finfo(np.float64).tiny))
+    summed = of_faces[mesh.beside].sum(axis=0)
+    lengths = np.sqrt(np.einsum("ij,ij->i", summed, summed))
+    return np.asarray(summed / np.maximum(lengths, np.finfo(np.float64).tiny)[:, None])
 
 
 def mean_of_neighbours(points: Points, mesh: Mesh) -> Points:
     """The mean place of the neighbours of each vertex."""
     padded = np.concatenate([points, np.zeros((1, 3))])
-    number = (mesh.neighbours < len(points)).sum(axis=1, keepdims=True)
-    return np.asarray(padded[mesh.neighbours].sum(axis=1) / number)
+    number = (mesh.neighbours < len(points)).sum(axis=0)
+    return np.asarray(padded[mesh.neighbours].sum(axis=0) / number[:, None])
 
 
 def mean_length(points: Points, mesh: Mesh) -> float:
@@ -87,8 +91,9 @@ def inside(points: Points, faces: Faces, shape: tuple[int, int, int]) -> Bools:
     Each column of voxels is followed along the last axis: the surface is entered where a face looks
     back, and left where one looks on.
     """
-    face, x, y = _columns_below(points, faces, shape)
-    crossing, sign = _crossings(points, faces[face], x, y)
+    aside = points - [*_ASIDE, 0.0]
+    face, x, y = _columns_below(aside, faces, shape)
+    crossing, sign = _crossings(aside, faces[face], x, y)
     level = np.clip(np.ceil(crossing), 0, shape[2]).astype(np.int64)
     changes = np.zeros((*shape[:2], shape[2] + 1), np.int16)
     np.add.at(changes, (x, y, level), sign)
@@ -191,13 +196,11 @@ def _edges(faces: Faces) -> npt.NDArray[np.int64]:
     return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
-def _grouped(
-    pairs: npt.NDArray[np.int64], vertices: int, nobody: int
-) -> npt.NDArray[np.int64]:
-    """Shape (vertices, 6): second numbers of pairs by their first one, filled up with `nobody`."""
+def _grouped(pairs: npt.NDArray[np.int64], vertices: int, nobody: int) -> npt.NDArray[np.int64]:
+    """Shape (6, vertices): second numbers of pairs by their first one, filled up with `nobody`."""
     ordered = pairs[np.argsort(pairs[:, 0], kind="stable")]
     numbers = np.bincount(ordered[:, 0], minlength=vertices)
     place = np.arange(len(ordered)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
-    found = np.full((vertices, _MOST_NEIGHBOURS), nobody)
-    found[ordered[:, 0], place] = ordered[:, 1]
+    found = np.full((_MOST_NEIGHBOURS, vertices), nobody)
+    found[place, ordered[:, 0]] = ordered[:, 1]
     return found
