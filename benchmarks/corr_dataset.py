@@ -89,7 +89,8 @@ def _write_session(folder: Path, number: int, session: int, image: bytes) -> Non
 def _image(seed: int) -> bytes:
     """A volume of few voxels, as a compressed file."""
     values = np.random.default_rng(seed).integers(0, 255, (VOXELS,) * 3, np.uint8)
-    plain = nib.Nifti1Image(values, np.diag([50.0, 50.0, 50.0, 1.0]))
+    affine = np.diag([50.0, 50.0, 50.0, 1.0])
+    plain = nib.Nifti1Image(values, affine)  # type: ignore[no-untyped-call]
     return gzip.compress(plain.to_bytes(), mtime=0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import nibabel as nib
 import numpy as np
@@ -53,12 +53,11 @@ def big_endian_and_turned(folder: Path) -> Head:
     angle = np.deg2rad(15)
     tilt = np.eye(4)
     tilt[1:3, 1:3] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    image = nib.Nifti1Image(turned.astype(">i2"), tilt @ affine @ to_old)
-    header = image.header.as_byteswapped(">")
-    placed = nib.Nifti1Image(turned.astype(">i2"), image.affine, header)
-    placed.header.set_slope_inter(2.0, 10.0)
+    library: Any = nib  # which is typed in part
+    header = library.Nifti1Header(endianness=">")
+    header.set_slope_inter(2.0, 10.0)
     path = folder / "turned.nii.gz"
-    nib.save(placed, path)  # type: ignore[no-untyped-call]
+    library.Nifti1Image(turned.astype(">i2"), tilt @ affine @ to_old, header).to_filename(path)
     return Head(path, head.reference.transpose(1, 2, 0)[:, ::-1, ::-1])
 
 

@@ -161,7 +161,7 @@ def test_links_without_content_are_told_before_anything_starts(tmp_path: Path) -
     link = home / t1w("2")
     link.parent.mkdir(parents=True)
     link.symlink_to(".git/annex/objects/a/b/c.nii.gz")
-    with pytest.raises(UsageError, match=f"1 of 2 images are links .* type 'datalad get {link}'"):
+    with pytest.raises(UsageError, match=rf"1 of 2 images are links .* type 'datalad get {link}'"):
         require_content(select(home, Asked()).units)
     require_content(select(home, Asked(("1",))).units)
 
@@ -185,7 +185,7 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
         "DatasetLinks": {"raw": tmp_path.as_uri()},
     }
     (tmp_path / "dataset_description.json").write_text('{"Name": ')
-    with pytest.raises(FormatError, match="is no JSON: .* in line 1, column 10; mend it"):
+    with pytest.raises(FormatError, match=r"is no JSON: .* in line 1, column 10; mend it"):
         read_description(tmp_path)
 
 

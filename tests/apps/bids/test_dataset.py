@@ -163,7 +163,7 @@ def test_what_is_said_of_places_that_are_no_datasets(tmp_path: Path) -> None:
         find_datasets(tmp_path / "none")
     with pytest.raises(UsageError, match="is a file"):
         find_datasets(tmp_path / t1w("1"))
-    with pytest.raises(UsageError, match="give .* and --participant-label 1"):
+    with pytest.raises(UsageError, match=r"give .* and --participant-label 1"):
         find_datasets(tmp_path / "sub-1")
 
 

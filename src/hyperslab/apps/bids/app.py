@@ -46,7 +46,7 @@ def task_of(app: App, unit: Unit, root: str) -> CommandTask:
     """
     commands = app.commands(unit, root)
     outputs = tuple(name for command in commands for name in command.outputs)
-    inputs = (os.path.join(root, unit.folder),)
+    inputs: tuple[str, ...] = (os.path.join(root, unit.folder),)
     if app.needs_images:
         inputs = tuple(image.path for image in unit.images)
     return CommandTask(unit.label, in_turn(commands), (*inputs, *app.files), outputs)

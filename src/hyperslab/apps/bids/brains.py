@@ -9,10 +9,11 @@ from hyperslab.apps.bids import brain
 from hyperslab.apps.bids.app import OUT, App, Command, place_of
 from hyperslab.apps.bids.dataset import File
 from hyperslab.apps.bids.description import RAW
+from hyperslab.apps.bids.extraction import FRACTION
 from hyperslab.apps.bids.unit import Unit
 
 
-def brain_app(extractor: str = brain.AUTO, fraction: float = brain.FRACTION) -> App:
+def brain_app(extractor: str = brain.AUTO, fraction: float = FRACTION) -> App:
     """Extraction of the brain of every image, by a process each."""
     which = brain.chosen(extractor)
 

@@ -110,7 +110,7 @@ def _rows_of_sites(volumes: Sequence[Volume]) -> list[Sequence[str]]:
     by_site: dict[str, list[Volume]] = {}
     for one in volumes:
         by_site.setdefault(one.site, []).append(one)
-    rows = []
+    rows: list[Sequence[str]] = []
     for site, several in sorted(by_site.items()):
         means = _of_participants(several)
         spread = f"{statistics.stdev(means):.3f}" if len(means) > 1 else UNKNOWN

@@ -29,7 +29,7 @@ from hyperslab.report.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which participants of a dataset, and which of their images."""
+    """What is asked for of a dataset: participants, and some of their images."""
 
     participant_labels: tuple[str, ...] = ()
     "Labels with or without sub-; () for all."
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was found of it."""
+    """What was found of that."""
 
     root: str
     "Folder of the dataset, or of a collection of sites."
@@ -102,11 +102,10 @@ def run_group(
     """Put together what the brain app has found in every participant. Raises UsageError where some
     are missing, unless these may be.
     """
-    sites = {
-        participant.folder: site
-        for dataset in selection.datasets
-        for participant, site in _sites(dataset)
-    }
+    sites: dict[str, str] = {}
+    for dataset in selection.datasets:
+        by_label = site_of_participants(dataset)
+        sites |= {one.folder: by_label[one.label] for one in dataset.participants}
     group = gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
     save_group(group, Path(out))
     return group
@@ -131,11 +130,6 @@ def _kind(asked: Asked) -> Kind:
     if "t1w" not in filters:
         raise FormatError(f'{asked.filter_file}: has no filter "t1w", which says what is wanted')
     return filters["t1w"]
-
-
-def _sites(dataset: Dataset) -> list[tuple[object, str]]:
-    by_label = site_of_participants(dataset)
-    return [(one, by_label[one.label]) for one in dataset.participants]
 
 
 def _require_outside(selection: Selection, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which participants, sessions and files of a dataset are wanted, as BIDS Apps are told it."""
+"""What is wanted of a dataset - participants, sessions, images - as BIDS Apps are told it."""
 
 from __future__ import annotations
 
