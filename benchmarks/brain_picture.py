@@ -37,7 +37,7 @@ def main() -> None:
     for image in images:
         joined.paste(image, (left, 0))
         left += image.width + BETWEEN_PX
-    joined.quantize(128).save(PICTURE, optimize=True)
+    joined.quantize(48).save(PICTURE, optimize=True)
     print(f"{PICTURE}: brain of {found.volume_ml:.0f} ml, {PICTURE.stat().st_size / 1000:.0f} kB")
 
 
