@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,6 +139,7 @@ def test_inputs(desk: Desk) -> None:
 
 
 def test_bids(desk: Desk) -> None:
+    shutil.copy(ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz", desk.folder)
     type_all(desk, "docs/bids.md")
     mask = desk.folder / "brains" / "sub-10" / "anat" / "sub-10_desc-brain_mask.nii.gz"
     assert set(np.unique(values_of(mask))) == {0, 1}
