@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hyperslab.cli import main as hyperslab
 from hyperslab.cli.bids import LEVELS
+from hyperslab.storage.replacement import FOLDER
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
-    """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand."""
+    """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand. A second
+    call into the same directory goes on with what the first one did, as wrappers expect that call
+    an app for one participant after the other.
+    """
     line = ["bids", known.bids_dir, known.output_dir, known.analysis_level]
     for flag, labels in (
         ("participant", known.participant_label),
@@ -42,6 +46,9 @@ def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
         line += ["--work-tier", known.work_dir]
     if known.bids_filter_file is not None:
         line += ["--bids-filter-file", known.bids_filter_file]
+    is_begun = Path(known.output_dir, FOLDER).is_dir()
+    if is_begun and known.analysis_level == LEVELS[0] and "--resume" not in others:
+        line.append("--resume")
     return [*line, *others]
 
 

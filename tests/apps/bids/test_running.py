@@ -120,6 +120,26 @@ def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert call_front(home, out, "subject", capsys=capsys).code == 2
 
 
+def test_one_participant_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2"))
+    out = tmp_path / "out"
+    for label in ("1", "10", "2"):
+        app = ("--participant-label", label, "--app", COPY, "--engine", "serial", "--no-report")
+        done = call_front(home, out, "participant", *app, capsys=capsys)
+        assert done.code == 0, done
+    names = [f"sub-{label}/anat/sub-{label}_copy.nii.gz" for label in ("1", "10", "2")]
+    assert files_of(out) == ["dataset_description.json", *names]
+    listed = json.loads(call("logs", out, "--json").out)
+    assert sorted((one["task"], one["attempt"]) for one in listed) == [
+        ("sub-1", 0),
+        ("sub-10", 0),
+        ("sub-2", 0),
+    ]
+    assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
@@ -21,6 +21,7 @@ from hyperslab.apps.bids.wanted import (
     read_filters,
 )
 from hyperslab.apps.commands.running import run_commands
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.errors import FormatError, UsageError
@@ -47,6 +48,7 @@ class Selection:
 
     root: str
     "Folder of the dataset, or of a collection of sites."
+    asked: Asked
     datasets: tuple[Dataset, ...]
     units: tuple[Unit, ...]
     without_images: tuple[Unit, ...]
@@ -63,6 +65,7 @@ def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
     found = list(units(sessions, _kind(asked), asked.per))
     return Selection(
         os.path.abspath(bids_dir),
+        asked,
         tuple(datasets),
         tuple(unit for unit in found if unit.images),
         tuple(unit for unit in found if not unit.images),
@@ -81,7 +84,9 @@ def run_participants(
 
     Raises UsageError before anything starts, and what `run_commands` raises.
     """
-    tasks = units_of(selection, app)
+    tasks = [*units_of(selection, app)]
+    if options.resume:
+        tasks += _earlier_units(selection, app, Path(out))
     require_content(tasks)
     _require_outside(selection, Path(out))
     result = run_commands(
@@ -121,6 +126,20 @@ def units_of(selection: Selection, app: App) -> Sequence[Unit]:
             " sub-01/anat/sub-01_T1w.nii.gz; look at the names, the labels and the filter file"
         )
     return selection.units
+
+
+def _earlier_units(selection: Selection, app: App, out: Path) -> list[Unit]:
+    """Units of earlier runs into the same directory that are not among those that are asked for
+    now; what is done of them is not done again.
+    """
+    plans = RunDirectory(out.absolute()).plans()
+    labels = {whole["name"] for _, plan in plans for whole in plan.get("wholes", ())}
+    labels -= {unit.label for unit in units_of(selection, app)}
+    if not labels:
+        return []
+    everybody = replace(selection.asked, participant_labels=(), session_labels=())
+    found = units_of(select(selection.root, everybody), app)
+    return [unit for unit in found if unit.label in labels]
 
 
 def _kind(asked: Asked) -> Kind:
