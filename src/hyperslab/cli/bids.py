@@ -11,6 +11,7 @@ import typer
 
 from hyperslab.apps.bids import brain
 from hyperslab.apps.bids.app import App
+from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
 from hyperslab.apps.bids.running import (
@@ -79,11 +80,19 @@ def bids(
         str,
         Opt(
             help="brain; a command, for every image where it names {t1w}, else for every"
-            " participant, which writes below {out}; or file.py:function, which is called with the"
-            " images and a folder.",
+            " participant, which writes below {out}; file.py:function, which is called with the"
+            " images and a folder; or DESCRIPTOR.json of Boutiques.",
             rich_help_panel=APP,
         ),
     ] = BRAIN,
+    invocation: Annotated[
+        str,
+        Opt(
+            help="JSON file with the values of a Boutiques descriptor, which may hold the words in"
+            " braces that a command may.",
+            rich_help_panel=APP,
+        ),
+    ] = "",
     brain_extractor: Annotated[
         str,
         Opt(
@@ -170,7 +179,7 @@ def bids(
     if level == "group":
         _require_brain(app)
         return _show_group(selection, out, allow_missing, quiet)
-    chosen = _app(app, brain_extractor)
+    chosen = _app(app, brain_extractor, invocation)
     options = Options(
         engine=engine,
         workers=workers,
@@ -194,9 +203,13 @@ def bids(
     return show_result(result, out, quiet, verbose=verbose)
 
 
-def _app(named: str, brain_extractor: str) -> App:
-    if named == BRAIN:
+def _app(named: str, brain_extractor: str, invocation: str) -> App:
+    if named == BRAIN and not invocation:
         return brain_app(brain_extractor)
+    if is_descriptor(named):
+        return boutiques_app(named, invocation)
+    if invocation:
+        raise UsageError(f"--invocation {invocation}: is for --app DESCRIPTOR.json of Boutiques")
     if is_function(named):
         sys.path.insert(0, os.getcwd())
         return function_app(named)

@@ -37,6 +37,11 @@ def template_app(template: str) -> App:
         raise UsageError(f"--app '{template}': {error}; check its quotes") from error
     if not words:
         raise UsageError("--app: give a command, such as 'bet {t1w} {out}/{prefix}_brain.nii.gz'")
+    return words_app(words, {"Name": os.path.basename(words[0]), "Description": template})
+
+
+def words_app(words: Sequence[str], about: Mapping[str, str], files: tuple[str, ...] = ()) -> App:
+    """A command by its words; `about` names and describes it. Raises UsageError."""
     _require_program(words[0])
     named = {found[1] for word in words for found in _PLACEHOLDER.finditer(word) if found[1]}
     for name in sorted(named - {*PLACEHOLDERS}):
@@ -51,8 +56,7 @@ def template_app(template: str) -> App:
             return [_filled(words, unit, root)]
         return [_filled(words, unit, root, place) for place in range(len(unit.images))]
 
-    about = {"Name": os.path.basename(words[0]), "Description": template}
-    return App(about["Name"], commands, (about,), needs_images=IMAGE in named)
+    return App(about["Name"], commands, (about,), IMAGE in named, files)
 
 
 def _require_program(name: str) -> None:
