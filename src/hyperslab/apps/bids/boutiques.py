@@ -133,7 +133,8 @@ def _require_one(one: Mapping[str, Any], value: Any, where: str) -> None:
 
 
 def _require_within(one: Mapping[str, Any], value: float, where: str) -> None:
-    least, most = one.get("minimum"), one.get("maximum")
+    least = one.get("minimum")
+    most = one.get("maximum")
     is_below = least is not None and value < least
     is_above = most is not None and value > most
     is_least = value == least and one.get("exclusive-minimum", False)
