@@ -45,6 +45,10 @@ SUMMARIES = {
         "Say what limited the run in RUN_DIR and write its page: one HTML file that needs no"
         " network."
     ),
+    "bids": (
+        "Run an app over the participants of a BIDS dataset, a task each, or put their results"
+        " together."
+    ),
     "logs": (
         "Show what the command of task LABEL printed, how it ended and what it took; without LABEL"
         " how all ended, failed ones first. Exit status 1 when one of them failed at last."

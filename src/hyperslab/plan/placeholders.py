@@ -26,7 +26,7 @@ def filled(words: Sequence[str], values: Mapping[str, str], inputs: Sequence[str
     known |= {f"input[{number}]": path for number, path in enumerate(inputs)}
     quoted = {name: shlex.quote(value) for name, value in known.items()}
     quoted["inputs"] = shlex.join(inputs)
-    script = _script(words)
+    script = script_place(words)
     made: list[str] = []
     for number, word in enumerate(words):
         if word == _ALL_INPUTS:
@@ -38,7 +38,7 @@ def filled(words: Sequence[str], values: Mapping[str, str], inputs: Sequence[str
     return made
 
 
-def _script(words: Sequence[str]) -> int | None:
+def script_place(words: Sequence[str]) -> int | None:
     """The place of the word that is a script, as in: sh -c SCRIPT."""
     if os.path.basename(words[0]) not in _SHELLS:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import hyperslab
 from tests.system.clusters import dask, mpi
 from tests.system.clusters.required import required
-from tests.system.end_to_end.command import ROOT, assembled, real_values_of
+from tests.system.end_to_end.command import ROOT, assembled, real_values_of, values_of
 from tests.system.end_to_end.typed import Desk, Snippet, snippets
 
 TYPED_ELSEWHERE = {"docs/remote.md", "docs/spark.md", "docs/xarray-and-dask.md"}
@@ -135,6 +136,15 @@ def test_inputs(desk: Desk) -> None:
     shown = next(one.text for one in snippets("docs/inputs.md") if "--check-locality" in one.text)
     assert said.splitlines()[0] in shown
     assert "remedy     --halo 8,8,8,0, with which" in said
+
+
+def test_bids(desk: Desk) -> None:
+    shutil.copy(ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz", desk.folder)
+    type_all(desk, "docs/bids.md")
+    mask = desk.folder / "brains" / "sub-10" / "anat" / "sub-10_desc-brain_mask.nii.gz"
+    assert set(np.unique(values_of(mask))) == {0, 1}
+    assert (desk.folder / "more" / "sub-10" / "anat" / mask.name).is_file()
+    assert not (desk.folder / "more" / "sub-01").exists()
 
 
 def test_convert(desk: Desk) -> None:

@@ -1,0 +1,1 @@
+"""BIDS datasets: what is in them, and programs run over their participants."""

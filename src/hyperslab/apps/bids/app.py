@@ -1,0 +1,70 @@
+"""App: what runs over every participant, as commands over its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hyperslab.apps.bids.dataset import File
+from hyperslab.apps.bids.unit import Unit
+from hyperslab.plan.command import CommandTask
+
+OUT = "{out}"
+"Folder of a task, by the placeholder that commands have for it."
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of a unit."""
+
+    argv: tuple[str, ...]
+    "The words of the command, with placeholders of CommandTask."
+    folder: str
+    "Folder below the output directory that is made for what the command writes."
+    outputs: tuple[str, ...] = ()
+    "Files below the output directory that it makes for certain."
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """What runs over every participant, and how its dataset describes it."""
+
+    title: str
+    commands: Callable[[Unit, str], list[Command]]
+    "Commands for a unit of the dataset, or collection, in a folder."
+    generated_by: tuple[Mapping[str, str], ...] = ()
+    needs_images: bool = True
+    "Whether there is nothing to do for a unit without images."
+    files: tuple[str, ...] = ()
+    "Further files whose change makes what was done outdated, such as the source of a function."
+
+
+def task_of(app: App, unit: Unit, root: str) -> CommandTask:
+    """The task that runs the commands of an app over a unit, one after the other; the first one
+    that fails is the last one.
+    """
+    commands = app.commands(unit, root)
+    outputs = tuple(name for command in commands for name in command.outputs)
+    inputs: tuple[str, ...] = (os.path.join(root, unit.folder),)
+    if app.needs_images:
+        inputs = tuple(image.path for image in unit.images)
+    return CommandTask(unit.label, in_turn(commands), (*inputs, *app.files), outputs)
+
+
+def in_turn(commands: Sequence[Command]) -> tuple[str, ...]:
+    """One command for several ones: a shell that is given all their words as arguments, so that no
+    word is quoted, and takes the place of the last command.
+    """
+    folders = dict.fromkeys(f"{OUT}/{command.folder}" for command in commands)
+    lines = [("mkdir", "-p", "--", *folders), *(command.argv for command in commands)]
+    words = [word for line in lines for word in line]
+    number = iter(range(1, len(words) + 1))
+    quoted = [" ".join(f'"${{{next(number)}}}"' for _ in line) for line in lines]
+    script = " && ".join((*quoted[:-1], f"exec {quoted[-1]}"))
+    return ("sh", "-c", script, "sh", *words)
+
+
+def place_of(image: File, root: str) -> str:
+    """Path of an image in its dataset, or collection."""
+    return os.path.relpath(image.path, root)

@@ -1,0 +1,61 @@
+"""dataset_description.json: what a dataset is, and what it was made of and by."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hyperslab.apps.bids.wanted import read_json
+from hyperslab.errors import FormatError
+from hyperslab.storage.whole import replace_text
+
+FILE = "dataset_description.json"
+BIDS_VERSION = "1.11.0"
+"Version of BIDS that derivatives keep to."
+RAW = "raw"
+"Name of the source dataset in BIDS URIs, as in bids:raw:sub-01/anat/sub-01_T1w.nii.gz."
+NOT_OF_BIDS = "group_*\n"
+"Files of the group level, which BIDS has no names for, as .bidsignore lists them."
+
+
+def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a dataset says of itself; nothing where the file is missing. Raises FormatError."""
+    path = os.path.join(folder, FILE)
+    if not os.path.lexists(path):
+        return {}
+    said = read_json(path)
+    if not isinstance(said, dict):
+        raise FormatError(f"{path}: has to be an object of JSON, {{...}}; write it anew")
+    return said
+
+
+def derivative(
+    source: str, said: Mapping[str, Any], title: str, generated_by: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
+    """The description of a dataset made of the one in the folder `source`, which says this of
+    itself (BIDS 1.11, "Derived dataset and pipeline description").
+    """
+    uri = Path(source).absolute().as_uri()
+    origin = {"URL": uri}
+    if isinstance(said.get("DatasetDOI"), str):
+        origin["DOI"] = said["DatasetDOI"]
+    name = said.get("Name") or Path(source).name
+    return {
+        "Name": f"{title} of {name}",
+        "BIDSVersion": BIDS_VERSION,
+        "DatasetType": "derivative",
+        "GeneratedBy": [dict(one) for one in generated_by],
+        "SourceDatasets": [origin],
+        "DatasetLinks": {RAW: uri},
+    }
+
+
+def save_description(folder: Path, description: Mapping[str, Any]) -> None:
+    """Write the description, unless the dataset has the same already."""
+    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+    for path, content in ((folder / ".bidsignore", NOT_OF_BIDS), (folder / FILE, text)):
+        if not path.is_file() or path.read_text(encoding="utf-8") != content:
+            replace_text(path, content)

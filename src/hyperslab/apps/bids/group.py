@@ -1,0 +1,161 @@
+"""The group level of the brain app: volumes of all participants and sites."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.apps.bids.brain import sidecar_of
+from hyperslab.apps.bids.brains import brain_names
+from hyperslab.apps.bids.unit import Unit
+from hyperslab.apps.bids.wanted import read_json
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.storage.whole import replace_text
+from hyperslab.units import show_count
+
+BY_IMAGE = "group_brain_volumes.tsv"
+BY_SITE = "group_brain_volumes_by_site.tsv"
+UNKNOWN = "n/a"
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The volume of a brain in one image."""
+
+    participant: str
+    "Name of the participant, such as sub-01."
+    session: str
+    site: str
+    image: str
+    "Path of the image in the dataset, or collection."
+    volume_ml: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What the participants of a dataset come to."""
+
+    volumes: tuple[Volume, ...]
+    missing: tuple[str, ...]
+    "Labels of the units of which an image has no brain."
+
+    @property
+    def mean_ml(self) -> float:
+        """The mean of the participants, each of which counts once however many images it has."""
+        return statistics.fmean(_of_participants(self.volumes))
+
+    def lines(self) -> list[str]:
+        """What people read of it."""
+        people = show_count(len(_of_participants(self.volumes)), "participant")
+        images = show_count(len(self.volumes), "image")
+        lines = [f"mean brain volume {self.mean_ml:.0f} ml, of {people} in {images}"]
+        if self.missing:
+            lines.append(f"left out   {_named(self.missing)}")
+        return lines
+
+
+def gather_volumes(
+    several: Iterable[Unit],
+    root: str,
+    out: Path,
+    sites: Mapping[str, str],
+    allow_missing: bool = False,
+) -> Group:
+    """Volumes of all images, as the participant level has left them; `sites` are those of the
+    participants, by their folders.
+
+    Raises UsageError for units without a result, unless these may be missing, and where there is
+    none at all.
+    """
+    found: list[Volume] = []
+    missing: dict[str, None] = {}
+    for unit in several:
+        for image in unit.images:
+            path = out / sidecar_of(brain_names(image, root)[1])
+            if not path.is_file():
+                missing[unit.label] = None
+                continue
+            participant = unit.participant
+            found.append(
+                Volume(
+                    f"sub-{participant.label}",
+                    image.session.label or UNKNOWN,
+                    sites.get(participant.folder, "") or UNKNOWN,
+                    os.path.relpath(image.path, root),
+                    _volume_ml(path),
+                )
+            )
+    _require(found, tuple(missing), out, allow_missing)
+    return Group(tuple(found), tuple(missing))
+
+
+def save_group(group: Group, out: Path) -> list[Path]:
+    """Write a table with a row for each image, and one with a row for each site."""
+    rows = [
+        (one.participant, one.session, one.site, one.image, f"{one.volume_ml:.3f}")
+        for one in group.volumes
+    ]
+    columns = ("participant_id", "session_id", "site", "image", "volume_ml")
+    _save_table(out / BY_IMAGE, columns, rows)
+    columns = ("site", "participants", "images", "mean_ml", "sd_ml")
+    _save_table(out / BY_SITE, columns, _rows_of_sites(group.volumes))
+    return [out / BY_IMAGE, out / BY_SITE]
+
+
+def _rows_of_sites(volumes: Sequence[Volume]) -> list[Sequence[str]]:
+    by_site: dict[str, list[Volume]] = {}
+    for one in volumes:
+        by_site.setdefault(one.site, []).append(one)
+    rows: list[Sequence[str]] = []
+    for site, several in sorted(by_site.items()):
+        means = _of_participants(several)
+        spread = f"{statistics.stdev(means):.3f}" if len(means) > 1 else UNKNOWN
+        mean = f"{statistics.fmean(means):.3f}"
+        rows.append((site, str(len(means)), str(len(several)), mean, spread))
+    return rows
+
+
+def _of_participants(volumes: Iterable[Volume]) -> list[float]:
+    """The mean volume of each participant; those of two sites may have one name."""
+    of: dict[tuple[str, str], list[float]] = {}
+    for one in volumes:
+        of.setdefault((one.site, one.participant), []).append(one.volume_ml)
+    return [statistics.fmean(several) for several in of.values()]
+
+
+def _volume_ml(path: Path) -> float:
+    said = read_json(path)
+    volume_ml = said.get("VolumeMillilitres") if isinstance(said, dict) else None
+    if not isinstance(volume_ml, int | float):
+        raise FormatError(
+            f"{path}: says no VolumeMillilitres; run the participant level again in a new directory"
+        )
+    return float(volume_ml)
+
+
+def _require(
+    found: Sequence[Volume], missing: Sequence[str], out: Path, allow_missing: bool
+) -> None:
+    if missing and not allow_missing:
+        raise UsageError(
+            f"{out} has no result of {_named(missing)}: run the participant level for them first,"
+            " or leave them out with --allow-missing"
+        )
+    if not found:
+        raise UsageError(f"{out} has no result of any participant: run the participant level first")
+
+
+def _named(labels: Sequence[str]) -> str:
+    named = ", ".join(labels[:_NAMED])
+    if len(labels) > _NAMED:
+        named += f" and {len(labels) - _NAMED} more"
+    return named
+
+
+def _save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    lines = ["\t".join(row) for row in (columns, *rows)]
+    replace_text(path, "\n".join(lines) + "\n")

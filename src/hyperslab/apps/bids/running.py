@@ -1,0 +1,170 @@
+"""An app run over the participants of a BIDS dataset, as tasks of a run on any engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hyperslab.apps.bids.app import App, task_of
+from hyperslab.apps.bids.dataset import Dataset, find_datasets
+from hyperslab.apps.bids.description import derivative, read_description, save_description
+from hyperslab.apps.bids.group import Group, gather_volumes, save_group
+from hyperslab.apps.bids.table import site_of_participants
+from hyperslab.apps.bids.unit import Per, Unit, require_content, units
+from hyperslab.apps.bids.wanted import (
+    T1W,
+    Kind,
+    choose_participants,
+    choose_sessions,
+    read_filters,
+)
+from hyperslab.apps.commands.running import run_commands
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.options import Options
+from hyperslab.driver.result import Result
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.report.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for of a dataset: participants, and some of their images."""
+
+    participant_labels: tuple[str, ...] = ()
+    "Labels with or without sub-; () for all."
+    session_labels: tuple[str, ...] = ()
+    "Labels with or without ses-; () for all."
+    filter_file: str = ""
+    "JSON file that narrows down which images; '' takes all."
+    per: Per = "participant"
+    "Whether a task is a participant, with all its sessions, or a session."
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was found of that."""
+
+    root: str
+    "Folder of the dataset, or of a collection of sites."
+    asked: Asked
+    datasets: tuple[Dataset, ...]
+    units: tuple[Unit, ...]
+    without_images: tuple[Unit, ...]
+    "Units that have none of the images that are wanted."
+
+
+def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
+    """Look for participants and images. Raises UsageError, FormatError."""
+    datasets = find_datasets(bids_dir)
+    for dataset in datasets:
+        read_description(dataset.folder)
+    participants = choose_participants(datasets, asked.participant_labels)
+    sessions = choose_sessions(participants, asked.session_labels)
+    found = list(units(sessions, _kind(asked), asked.per))
+    return Selection(
+        os.path.abspath(bids_dir),
+        asked,
+        tuple(datasets),
+        tuple(unit for unit in found if unit.images),
+        tuple(unit for unit in found if not unit.images),
+    )
+
+
+def run_participants(
+    selection: Selection,
+    out: str | os.PathLike[str],
+    app: App,
+    options: Options,
+    progress: Progress | None = None,
+) -> Result:
+    """Run an app over every unit, into a dataset of derivatives whose description is written when
+    all have ended; what has failed is in the result.
+
+    Raises UsageError before anything starts, and what `run_commands` raises.
+    """
+    tasks = [*units_of(selection, app)]
+    if options.resume:
+        tasks += _earlier_units(selection, app, Path(out))
+    require_content(tasks)
+    _require_outside(selection, Path(out))
+    result = run_commands(
+        (task_of(app, unit, selection.root) for unit in tasks),
+        out,
+        options,
+        title=f"{app.title} of {selection.root}",
+        progress=progress,
+        check=False,
+    )
+    _describe(selection, Path(out), app)
+    return result
+
+
+def run_group(
+    selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
+) -> Group:
+    """Put together what the brain app has found in every participant. Raises UsageError where some
+    are missing, unless these may be.
+    """
+    sites: dict[str, str] = {}
+    for dataset in selection.datasets:
+        by_label = site_of_participants(dataset)
+        sites |= {one.folder: by_label[one.label] for one in dataset.participants}
+    group = gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
+    save_group(group, Path(out))
+    return group
+
+
+def units_of(selection: Selection, app: App) -> Sequence[Unit]:
+    """The units that an app has something to do for. Raises UsageError where there is none."""
+    if not app.needs_images:
+        return (*selection.units, *selection.without_images)
+    if not selection.units:
+        raise UsageError(
+            f"{selection.root}: none of the participants has an image that is wanted, such as"
+            " sub-01/anat/sub-01_T1w.nii.gz; look at the names, the labels and the filter file"
+        )
+    return selection.units
+
+
+def _earlier_units(selection: Selection, app: App, out: Path) -> list[Unit]:
+    """Units of earlier runs into the same directory that are not among those that are asked for
+    now; what is done of them is not done again.
+    """
+    plans = RunDirectory(out.absolute()).plans()
+    labels = {whole["name"] for _, plan in plans for whole in plan.get("wholes", ())}
+    labels -= {unit.label for unit in units_of(selection, app)}
+    if not labels:
+        return []
+    everybody = replace(selection.asked, participant_labels=(), session_labels=())
+    found = units_of(select(selection.root, everybody), app)
+    return [unit for unit in found if unit.label in labels]
+
+
+def _kind(asked: Asked) -> Kind:
+    if not asked.filter_file:
+        return T1W
+    filters = read_filters(asked.filter_file)
+    if "t1w" not in filters:
+        raise FormatError(f'{asked.filter_file}: has no filter "t1w", which says what is wanted')
+    return filters["t1w"]
+
+
+def _require_outside(selection: Selection, out: Path) -> None:
+    """Raise UsageError for an output directory in which the dataset lies."""
+    if Path(selection.root).is_relative_to(out.absolute()):
+        raise UsageError(
+            f"{out}: the dataset lies there, and its files stay as they are; give another"
+            f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
+        )
+
+
+def _describe(selection: Selection, out: Path, app: App) -> None:
+    """Write the description of the derivatives: of each site where it is a collection of them."""
+    for dataset in selection.datasets:
+        home = out / dataset.site
+        if home.is_dir():
+            said = read_description(dataset.folder)
+            description = derivative(dataset.folder, said, app.title, app.generated_by)
+            save_description(home, description)

@@ -1,0 +1,116 @@
+"""Templates: commands as users write them, with placeholders for what differs between participants.
+
+- in the script of a shell values are quoted, whatever characters they have: there, a variable of
+  the environment stands for each (`tests/apps/bids/test_app.py`)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+
+from hyperslab.apps.bids.app import OUT, App, Command, place_of
+from hyperslab.apps.bids.unit import Unit
+from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.placeholders import script_place
+
+IMAGE, PREFIX = "t1w", "prefix"
+OF_UNIT = ("participant", "session", "site", "bids_dir")
+OF_COMMAND = ("out", "work", "index", "slot")
+PLACEHOLDERS = (IMAGE, PREFIX, *OF_UNIT, *OF_COMMAND)
+_OF_PATHS = ("bids_dir", "site")
+_NAME = "[a-z][a-z0-9_]*"
+_PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\{{({_NAME})\}}")
+
+
+def template_app(template: str) -> App:
+    """A command as users write it: for every image where it names {t1w}, else for every unit.
+
+    Raises UsageError for a command that cannot be read, and for placeholders that are unknown.
+    """
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise UsageError(f"--app '{template}': {error}; check its quotes") from error
+    if not words:
+        raise UsageError("--app: give a command, such as 'bet {t1w} {out}/{prefix}_brain.nii.gz'")
+    return words_app(words, {"Name": os.path.basename(words[0]), "Description": template})
+
+
+def words_app(words: Sequence[str], about: Mapping[str, str], files: tuple[str, ...] = ()) -> App:
+    """A command by its words; `about` names and describes it. Raises UsageError."""
+    _require_program(words[0])
+    named = {found[1] for word in words for found in _PLACEHOLDER.finditer(word) if found[1]}
+    for name in sorted(named - {*PLACEHOLDERS}):
+        known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+        raise UsageError(
+            f"--app: {{{name}}} is unknown{suggest(name, PLACEHOLDERS)}; known are {known}, and"
+            f" {{{{{name}}}}} stands for {{{name}}} itself"
+        )
+
+    def commands(unit: Unit, root: str) -> list[Command]:
+        if IMAGE not in named:
+            return [_filled(words, unit, root)]
+        return [_filled(words, unit, root, place) for place in range(len(unit.images))]
+
+    return App(about["Name"], commands, (about,), IMAGE in named, files)
+
+
+def _require_program(name: str) -> None:
+    if shutil.which(name) is None and not _PLACEHOLDER.search(name):
+        raise UsageError(f"--app: {name} is not on PATH: install it, or give its path")
+
+
+def _filled(words: Sequence[str], unit: Unit, root: str, place: int | None = None) -> Command:
+    """The command of a template for a unit, or for one of its images."""
+    folder = unit.folder
+    prefix = unit.stem
+    if place is not None:
+        image = unit.images[place]
+        folder = os.path.dirname(place_of(image, root))
+        prefix = os.path.basename(image.path).removesuffix(
+            f"_{image.name.suffix}{image.name.extension}"
+        )
+    values = {
+        IMAGE: f"{{input[{place}]}}",
+        PREFIX: prefix,
+        "participant": unit.participant.label,
+        "session": unit.session,
+        "site": unit.participant.site,
+        "bids_dir": os.path.join(root, unit.participant.site).rstrip("/"),
+        "out": f"{OUT}/{folder}",
+    }
+    return Command(_substituted(words, values), folder)
+
+
+def _substituted(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """The words with values for placeholders; the script of a shell gets them by variables."""
+    variables: dict[str, str] = {}
+
+    def variable(found: re.Match[str]) -> str:
+        if not found[1]:
+            return found[0]
+        name = variables.setdefault(_value(found, values), f"BIDS_VALUE_{len(variables)}")
+        return f'"${{{name}}}"'
+
+    script = script_place(words)
+    made = []
+    for number, word in enumerate(words):
+        if number == script:
+            made.append(_PLACEHOLDER.sub(variable, word))
+        else:
+            made.append(_PLACEHOLDER.sub(lambda found: _value(found, values), word))
+    if not variables:
+        return tuple(made)
+    return ("env", *(f"{name}={value}" for value, name in variables.items()), *made)
+
+
+def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
+    """What stands for a placeholder; those of commands stay for where the command runs."""
+    value = values.get(found[1] or "", found[0])
+    if found[1] in _OF_PATHS:  # which may look like placeholders
+        return _PLACEHOLDER.sub(lambda inner: f"{{{inner[0]}}}", value)
+    return value

@@ -1,0 +1,171 @@
+"""What is wanted of a dataset - participants, sessions, images - as BIDS Apps are told it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hyperslab.apps.bids.dataset import (
+    SESSION,
+    SUBJECT,
+    Dataset,
+    File,
+    Participant,
+    Session,
+    files,
+    require_labels,
+    sessions,
+)
+from hyperslab.apps.bids.names import ENTITY_OF_WORD, same_label
+from hyperslab.errors import FormatError, UsageError, suggest
+
+IMAGES = (".nii", ".nii.gz")
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of images, such as T1w, and what narrows it down."""
+
+    suffix: str = "T1w"
+    datatype: str = "anat"
+    entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels of which one is wanted, by the short form of their entity; () wants images without the
+    entity.
+    """
+    extensions: tuple[str, ...] = IMAGES
+    "Ends of the names of images, one of which is wanted."
+
+
+T1W = Kind()
+
+
+def choose_participants(datasets: Sequence[Dataset], labels: Iterable[str]) -> list[Participant]:
+    """Participants by their labels, with or without sub-, of all sites; none chooses all.
+
+    Raises UsageError for a label that nobody has, and for one that BIDS does not allow.
+    """
+    everybody = [one for dataset in datasets for one in dataset.participants]
+    wanted = {label.removeprefix(SUBJECT) for label in labels}
+    chosen = everybody
+    if wanted:
+        chosen = [one for one in everybody if one.label in wanted]
+        _require_known("--participant-label", SUBJECT, wanted, {one.label for one in everybody})
+    require_labels(chosen)
+    return chosen
+
+
+def choose_sessions(
+    participants: Sequence[Participant], labels: Iterable[str]
+) -> dict[Participant, list[Session]]:
+    """Sessions by their labels, with or without ses-, of each participant that has one of them.
+
+    Raises UsageError for a label that no session has.
+    """
+    found = {one: sessions(one) for one in participants}
+    wanted = {label.removeprefix(SESSION) for label in labels}
+    if not wanted:
+        return found
+    known = {session.label for several in found.values() for session in several}
+    _require_known("--session-label", SESSION, wanted, known)
+    chosen = {
+        one: [session for session in several if session.label in wanted]
+        for one, several in found.items()
+    }
+    return {one: several for one, several in chosen.items() if several}
+
+
+def images(session: Session, kind: Kind = T1W) -> list[File]:
+    """Images of a kind in a session. Raises FormatError for two files that are the same image."""
+    found = [
+        file
+        for file in files(session, (kind.datatype,), (kind.suffix,))
+        if file.name.extension in kind.extensions and is_of(kind, file)
+    ]
+    stems: dict[str, File] = {}
+    for file in found:
+        stem = os.path.basename(file.path).removesuffix(file.name.extension)
+        if stem in stems:
+            raise FormatError(
+                f"{file.path} and {os.path.basename(stems[stem].path)} are the same image of"
+                f" {session.participant.name}; remove one"
+            )
+        stems[stem] = file
+    return found
+
+
+def is_of(kind: Kind, file: File) -> bool:
+    """Whether the entities of a file are those of a kind."""
+    for entity, wanted in kind.entities.items():
+        label = file.name.entities.get(entity)
+        if label is None and wanted:
+            return False
+        if label is not None and not any(same_label(entity, label, one) for one in wanted):
+            return False
+    return True
+
+
+def read_filters(path: str | os.PathLike[str]) -> dict[str, Kind]:
+    """Kinds of images by the names that a filter file gives them in lower case, such as t1w.
+
+    The file is JSON as fMRIPrep has it, `{"t1w": {"session": "02", "run": [1, 2]}}`; null wants
+    images without the entity. Raises UsageError, FormatError.
+    """
+    said = read_json(path)
+    if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
+        raise FormatError(f'{path}: give filters by kinds of images, as {{"t1w": {{"run": 1}}}}')
+    return {name.lower(): _kind(f"{path}: {name}", query) for name, query in said.items()}
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file says. Raises FormatError, with line and column, and UsageError."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return json.load(file)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: there is no such file") from error
+    except json.JSONDecodeError as error:
+        raise FormatError(
+            f"{path}: is no JSON: {error.msg} in line {error.lineno}, column {error.colno}; mend it"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: is not UTF-8 ({error}); save it as UTF-8") from error
+
+
+def _kind(where: str, query: Mapping[str, Any]) -> Kind:
+    entities = {}
+    own = {"suffix": T1W.suffix, "datatype": T1W.datatype}
+    for word, value in query.items():
+        if word in own:
+            if not isinstance(value, str):
+                raise FormatError(f"{where}: {word} has to be a text, not {json.dumps(value)}")
+            own[word] = value
+            continue
+        entities[ENTITY_OF_WORD.get(word, word)] = _labels(f"{where}: {word}", value)
+    extensions = entities.pop("extension", IMAGES)
+    return Kind(own["suffix"], own["datatype"], entities, extensions)
+
+
+def _labels(where: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    several = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in several):
+        given = json.dumps(value)
+        raise FormatError(f"{where}: give a label, a list of them, or null, not {given}")
+    return tuple(map(str, several))
+
+
+def _require_known(flag: str, prefix: str, wanted: set[str], known: set[str]) -> None:
+    unknown = sorted(wanted - known)
+    if unknown:
+        named = ", ".join(prefix + label for label in unknown[:_NAMED])
+        if len(unknown) > _NAMED:
+            named += f" and {len(unknown) - _NAMED} more"
+        raise UsageError(
+            f"{flag}: the dataset has no {named}{suggest(unknown[0], known)}; labels are compared"
+            " as a whole"
+        )

@@ -1,0 +1,264 @@
+"""`hyperslab bids`: an app over the participants of a BIDS dataset, and its group level."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperslab.apps.bids import brain
+from hyperslab.apps.bids.app import App
+from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
+from hyperslab.apps.bids.brains import brain_app
+from hyperslab.apps.bids.calling import function_app, is_function
+from hyperslab.apps.bids.running import (
+    Asked,
+    Selection,
+    run_group,
+    run_participants,
+    select,
+    units_of,
+)
+from hyperslab.apps.bids.template import template_app
+from hyperslab.apps.bids.unit import PER
+from hyperslab.cli.companions import join
+from hyperslab.cli.flags import (
+    ENGINE,
+    INPUTS,
+    Engine,
+    FailFast,
+    Live,
+    Quiet,
+    Report,
+    Retries,
+    SlurmOption,
+    StageIn,
+    StageOut,
+    TaskTimeout,
+    Threads,
+    Throttle,
+    Verbose,
+    Workers,
+    WorkTier,
+    by_way_of,
+    choice,
+    dry_run_flag,
+    resume_flag,
+)
+from hyperslab.cli.outcome import show_result
+from hyperslab.cli.telling import is_debugging, mention, told_if_heard
+from hyperslab.driver.options import Options
+from hyperslab.engines.facts import DEFAULT
+from hyperslab.errors import UsageError
+from hyperslab.report.progress import progress_for
+from hyperslab.storage.location import local_folder
+from hyperslab.units import show_count
+
+Opt = typer.Option
+
+LEVELS = ("participant", "group")
+APP = "What runs, as in: --app 'bet {t1w} {out}/{prefix}_brain.nii.gz'"
+BRAIN = "brain"
+_NAMED = 5
+
+
+def bids(
+    bids_dir: Annotated[
+        str,
+        typer.Argument(metavar="BIDS_DIR", help="Folder of a dataset, or of datasets of sites."),
+    ],
+    output_dir: Annotated[
+        str, typer.Argument(metavar="OUT_DIR", help="Folder of the derivatives.")
+    ],
+    level: Annotated[
+        str, typer.Argument(metavar="participant|group", help="What is done: each, or all of them.")
+    ],
+    app: Annotated[
+        str,
+        Opt(
+            help="brain; a command, for every image where it names {t1w}, else for every"
+            " participant, which writes below {out}; file.py:function, which is called with the"
+            " images and a folder; or DESCRIPTOR.json of Boutiques.",
+            rich_help_panel=APP,
+        ),
+    ] = BRAIN,
+    invocation: Annotated[
+        str,
+        Opt(
+            help="JSON file with the values of a Boutiques descriptor, which may hold the words in"
+            " braces that a command may.",
+            rich_help_panel=APP,
+        ),
+    ] = "",
+    brain_extractor: Annotated[
+        str,
+        Opt(
+            help="auto takes FSL's bet where it is on PATH, else what is built in: a demonstration,"
+            " not for science.",
+            rich_help_panel=APP,
+            **choice(*brain.EXTRACTORS),
+        ),
+    ] = brain.AUTO,
+    participant_label: Annotated[
+        list[str],
+        Opt(
+            help="Participant, with or without sub-; may be repeated. By default all.",
+            rich_help_panel=INPUTS,
+        ),
+    ] = [],  # noqa: B006
+    session_label: Annotated[
+        list[str],
+        Opt(
+            help="Session, with or without ses-; may be repeated. By default all.",
+            rich_help_panel=INPUTS,
+        ),
+    ] = [],  # noqa: B006
+    bids_filter_file: Annotated[
+        str,
+        Opt(
+            help='JSON file that narrows down which images, as {"t1w": {"run": 1}}.',
+            rich_help_panel=INPUTS,
+        ),
+    ] = "",
+    per: Annotated[
+        str,
+        Opt(
+            help="What a task is: a participant with all its sessions, or a session.",
+            rich_help_panel=APP,
+            **choice(*PER),
+        ),
+    ] = "participant",
+    allow_missing: Annotated[
+        bool,
+        Opt(
+            "--allow-missing",
+            help="At the group level: leave out participants without a result.",
+            rich_help_panel=APP,
+        ),
+    ] = False,
+    engine: Engine = DEFAULT,
+    workers: Workers = None,
+    threads: Threads = None,
+    connect: Annotated[
+        str, Opt(help="A running cluster, as for 'hyperslab run'.", rich_help_panel=ENGINE)
+    ] = "",
+    throttle: Throttle = None,
+    slurm_option: SlurmOption = [],  # noqa: B006
+    stage_in: StageIn = "",
+    stage_out: StageOut = "",
+    work_tier: WorkTier = "",
+    resume: Annotated[bool, resume_flag("Continue in OUT_DIR: do only what is missing.")] = False,
+    retries: Retries = 1,
+    task_timeout: TaskTimeout = None,
+    fail_fast: FailFast = None,
+    dry_run: Annotated[bool, dry_run_flag("Say which participants and images there are")] = False,
+    report: Report = True,
+    live: Live = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Run an app over the participants of a BIDS dataset, a task each, or put their results
+    together.
+
+    Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong arguments, 130
+    interrupted.
+    """
+    join(engine, connect)
+    _require_words(level, per, brain_extractor)
+    asked = Asked(
+        tuple(participant_label),
+        tuple(session_label),
+        bids_filter_file,
+        per,  # type: ignore[arg-type]
+    )
+    selection = select(bids_dir, asked)
+    out = Path(local_folder(output_dir))
+    if level == "group":
+        _require_brain(app)
+        return _show_group(selection, out, allow_missing, quiet)
+    chosen = _app(app, brain_extractor, invocation)
+    options = Options(
+        engine=engine,
+        workers=workers,
+        threads=threads,
+        connect=connect,
+        throttle=throttle,
+        slurm_option=slurm_option,
+        retries=retries,
+        fail_fast=fail_fast,
+        debug=is_debugging(),
+        task_timeout=task_timeout,
+        **by_way_of(stage_in, stage_out, work_tier, None, 0.0),
+        resume=resume,
+        report=report,
+        live=live,
+    )
+    if dry_run:
+        return _foretell(selection, chosen)
+    _mention_left_out(selection, chosen, quiet)
+    result = run_participants(selection, out, chosen, options, progress_for(quiet))
+    return show_result(result, out, quiet, verbose=verbose)
+
+
+def _app(named: str, brain_extractor: str, invocation: str) -> App:
+    if named == BRAIN and not invocation:
+        return brain_app(brain_extractor)
+    if is_descriptor(named):
+        return boutiques_app(named, invocation)
+    if invocation:
+        raise UsageError(f"--invocation {invocation}: is for --app DESCRIPTOR.json of Boutiques")
+    if is_function(named):
+        sys.path.insert(0, os.getcwd())
+        return function_app(named)
+    return template_app(named)
+
+
+def _require_words(level: str, per: str, brain_extractor: str) -> None:
+    words = {"the level": (level, LEVELS), "--per": (per, PER)}
+    words["--brain-extractor"] = (brain_extractor, brain.EXTRACTORS)
+    for flag, (given, known) in words.items():
+        if given not in known:
+            raise UsageError(f"{flag} {given}: choose one of {', '.join(known)}")
+
+
+def _require_brain(app: str) -> None:
+    if app != BRAIN:
+        raise UsageError(f"group --app '{app}': there is a group level of --app {BRAIN} alone")
+
+
+def _show_group(selection: Selection, out: Path, allow_missing: bool, quiet: bool) -> int:
+    group = run_group(selection, out, allow_missing)
+    if not quiet:
+        with told_if_heard():
+            typer.echo("\n".join((*group.lines(), f"tables     {out}{os.sep}group_*.tsv")))
+    return 0
+
+
+def _foretell(selection: Selection, app: App) -> int:
+    """Say what a run would do."""
+    tasks = units_of(selection, app)
+    participants = len({unit.participant for unit in tasks})
+    images = sum(len(unit.images) for unit in tasks)
+    sites = len(selection.datasets)
+    of_sites = f" of {show_count(sites, 'site')}" if sites > 1 else ""
+    typer.echo(f"dataset    {selection.root}")
+    typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
+    typer.echo(f"images     {images:,}")
+    typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
+    if app.needs_images and selection.without_images:
+        typer.echo(f"left out   {_left_out(selection)}")
+    return 0
+
+
+def _mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
+    if app.needs_images and selection.without_images:
+        mention(f"left out   {_left_out(selection)}", quiet=quiet)
+
+
+def _left_out(selection: Selection) -> str:
+    labels = [unit.label for unit in selection.without_images]
+    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    return f"{', '.join(labels[:_NAMED])}{more}: no image that is wanted"

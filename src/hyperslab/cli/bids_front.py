@@ -1,0 +1,90 @@
+"""`hyperslab-bids`: the command line that BIDS Apps share, in the words of `hyperslab bids`.
+
+Wrappers of such apps know it: labels follow one flag, and some flags have two spellings. What it
+does not know, such as --engine, is handed on as it stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hyperslab.cli import main as hyperslab
+from hyperslab.cli.bids import LEVELS
+from hyperslab.storage.replacement import FOLDER
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `hyperslab-bids` command; its exit status is that of `hyperslab bids`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    known, others = _parser().parse_known_args(given)
+    if known.mem_mb is not None:
+        note = "has no effect: nobody knows beforehand what a command needs; use --nprocs"
+        print(f"hyperslab-bids: --mem-mb {known.mem_mb} {note}", file=sys.stderr)
+    if known.work_dir is not None:
+        Path(known.work_dir).mkdir(parents=True, exist_ok=True)
+    hyperslab(translated(known, others))
+
+
+def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
+    """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand. A second
+    call into the same directory goes on with what the first one did, as wrappers expect that call
+    an app for one participant after the other.
+    """
+    line = ["bids", known.bids_dir, known.output_dir, known.analysis_level]
+    for flag, labels in (
+        ("participant", known.participant_label),
+        ("session", known.session_label),
+    ):
+        for label in labels:
+            line += [f"--{flag}-label", label]
+    if known.nprocs is not None:
+        line += ["--workers", str(known.nprocs)]
+    if known.work_dir is not None:
+        line += ["--work-tier", known.work_dir]
+    if known.bids_filter_file is not None:
+        line += ["--bids-filter-file", known.bids_filter_file]
+    is_begun = Path(known.output_dir, FOLDER).is_dir()
+    if is_begun and known.analysis_level == LEVELS[0] and "--resume" not in others:
+        line.append("--resume")
+    return [*line, *others]
+
+
+def _parser() -> argparse.ArgumentParser:
+    from hyperslab import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="hyperslab-bids",
+        description="Run an app over the participants of a BIDS dataset, on any engine.",
+        epilog="All options of 'hyperslab bids --help' are taken as well, such as --engine and"
+        " --app.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("bids_dir", help="folder of a dataset, or of datasets of sites")
+    parser.add_argument("output_dir", help="folder of the derivatives")
+    parser.add_argument("analysis_level", choices=LEVELS, help="each participant, or all of them")
+    _add(parser, "participant-label", nargs="+", default=[], help="with or without sub-")
+    _add(parser, "session-label", nargs="+", default=[], help="with or without ses-")
+    _add(parser, "bids-filter-file", metavar="FILE", help="JSON that narrows down which images")
+    _add(parser, "nprocs", "n-cpus", type=int, metavar="N", help="tasks at a time")
+    _add(parser, "mem-mb", type=int, metavar="MB", help="memory of all tasks at a time")
+    parser.add_argument(
+        *("-w", "--work-dir", "--work_dir"), metavar="DIR", help="scratch directories of the tasks"
+    )
+    _add(
+        parser,
+        "skip-bids-validation",
+        "skip-bids-validator",
+        action="store_true",
+        help="taken and without effect: nothing is validated",
+    )
+    parser.add_argument("--version", action="version", version=f"hyperslab {__version__}")
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, *names: str, **about: object) -> None:
+    """A flag by its names, each with hyphens or with underscores."""
+    spelled = (f"--{name.replace('-', sign)}" for name in names for sign in "-_")
+    parser.add_argument(*dict.fromkeys(spelled), **about)  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+"""Datasets run as a user runs them, by both command lines."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hyperslab.cli import bids_front
+from tests.apps.bids.datasets import make, t1w
+from tests.apps.bids.heads import two_millimetres
+from tests.system.end_to_end.command import ROOT, Finished, call, values_of
+
+COPY = "cp {t1w} {out}/{prefix}_copy.nii.gz"
+OF_LABELS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
+
+
+def call_front(*arguments: object, capsys: pytest.CaptureFixture[str]) -> Finished:
+    """Run `hyperslab-bids` in this process."""
+    with pytest.raises(SystemExit) as end:
+        bids_front.main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return Finished(int(end.value.code or 0), said.out, said.err)
+
+
+def files_of(out: Path) -> list[str]:
+    paths = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    return sorted(str(path) for path in paths if not path.parts[0].startswith("."))
+
+
+def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
+    home = make(tmp_path / "my data", t1w("1"), t1w("10", "a"), t1w("10", "b"), content=b"x" * 9)
+    made = {}
+    for engine in ("serial", "threads", "processes"):
+        out = tmp_path / engine
+        done = call("bids", home, out, "participant", "--app", COPY, "--engine", engine)
+        assert done.code == 0, done
+        made[engine] = {name: (out / name).read_bytes() for name in files_of(out)}
+    assert made["serial"] == made["threads"] == made["processes"]
+    assert list(made["serial"]) == [
+        "dataset_description.json",
+        "sub-1/anat/sub-1_copy.nii.gz",
+        "sub-10/ses-a/anat/sub-10_ses-a_copy.nii.gz",
+        "sub-10/ses-b/anat/sub-10_ses-b_copy.nii.gz",
+    ]
+    assert "sub-10" in call("logs", tmp_path / "threads").out
+    said = json.loads(made["serial"]["dataset_description.json"])
+    assert said["GeneratedBy"] == [{"Name": "cp", "Description": COPY}]
+    assert said["SourceDatasets"] == [{"URL": home.as_uri()}]
+
+
+def test_a_participant_that_fails_stops_no_other_one(tmp_path: Path) -> None:
+    home = make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2"))
+    out = tmp_path / "out"
+    line = ("bids", home, out, "participant", "--engine", "threads", "--retries", "0", "--app")
+    done = call(*line, OF_LABELS, "--keep-going")
+    assert done.code == 1
+    assert "sub-10" in done.err
+    assert "1 of 3 tasks failed" in done.err
+    assert files_of(out) == [
+        "dataset_description.json",
+        "sub-1/anat/sub-1_copy.nii.gz",
+        "sub-2/anat/sub-2_copy.nii.gz",
+    ]
+    again = call(*line, OF_LABELS.replace("10", "11"), "--resume")
+    assert again.code == 0, again
+    assert "sub-10/anat/sub-10_copy.nii.gz" in files_of(out)
+
+
+def test_the_brains_of_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A head of 2 mm, a file cut short, and a participant without a T1-weighted image."""
+    home = tmp_path / "data"
+    head = two_millimetres(tmp_path).path
+    make(home, t1w("2"), "sub-3/anat/sub-3_T2w.nii", content=b"\x1f\x8b")
+    for label in ("1", "10"):
+        image = home / t1w(label).replace(".gz", "")
+        image.parent.mkdir(parents=True)
+        image.symlink_to(head)
+    table = "participant_id\tsite\nsub-1\tA\nsub-10\tB\nsub-2\tB\nsub-3\tB\n"
+    (home / "participants.tsv").write_text(table)
+    out = tmp_path / "out"
+    level = (home, out, "participant", "--brain-extractor", "builtin", "--retries", "0")
+    done = call_front(*level, "--nprocs", 2, "--keep-going", capsys=capsys)
+    assert done.code == 1
+    assert "left out   sub-3: no image that is wanted" in done.err
+    assert "sub-2" in done.err
+    mask = values_of(out / "sub-10/anat/sub-10_desc-brain_mask.nii.gz")
+    assert set(mask.ravel().tolist()) == {0, 1}
+    said = json.loads((out / "dataset_description.json").read_text())
+    assert "not for science" in said["GeneratedBy"][1]["Name"]
+    refused = call_front(home, out, "group", capsys=capsys)
+    assert refused.code == 2
+    assert "has no result of sub-2: run the participant level for them first" in refused.err
+    group = call_front(home, out, "group", "--allow-missing", capsys=capsys)
+    assert group.code == 0
+    assert "of 2 participants in 2 images\nleft out   sub-2\n" in group.out
+    rows = (out / "group_brain_volumes_by_site.tsv").read_text().splitlines()
+    assert [row.split("\t")[:3] for row in rows[1:]] == [["A", "1", "1"], ["B", "1", "1"]]
+    only = call_front(home, out, "group", "--participant_label", "sub-1", "10", capsys=capsys)
+    assert only.code == 0
+
+
+def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = make(tmp_path / "data", t1w("1", "a"), t1w("10", "a"), t1w("2", "a"), t1w("2", "b"))
+    line = ["--participant_label", "sub-1", "2", "--session-label", "a", "--skip_bids_validation"]
+    out = tmp_path / "out"
+    app = ("--app", COPY, "--engine", "serial", "-w", tmp_path / "scratch")
+    done = call_front(home, out, "participant", *line, "--n_cpus", 1, *app, capsys=capsys)
+    assert done.code == 0, done
+    assert [name for name in files_of(out) if name.startswith("sub-")] == [
+        "sub-1/ses-a/anat/sub-1_ses-a_copy.nii.gz",
+        "sub-2/ses-a/anat/sub-2_ses-a_copy.nii.gz",
+    ]
+    dry = call_front(home, out, "participant", "--dry-run", "--per", "session", capsys=capsys)
+    assert "found      3 participants\nimages     4\ntasks      4, of" in dry.out
+    version = call_front("--version", capsys=capsys)
+    assert version.out.startswith("hyperslab ")
+    assert call_front(home, out, "subject", capsys=capsys).code == 2
+
+
+def test_one_participant_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2"))
+    out = tmp_path / "out"
+    for label in ("1", "10", "2"):
+        app = ("--participant-label", label, "--app", COPY, "--engine", "serial", "--no-report")
+        done = call_front(home, out, "participant", *app, capsys=capsys)
+        assert done.code == 0, done
+    names = [f"sub-{label}/anat/sub-{label}_copy.nii.gz" for label in ("1", "10", "2")]
+    assert files_of(out) == ["dataset_description.json", *names]
+    listed = json.loads(call("logs", out, "--json").out)
+    assert sorted((one["task"], one["attempt"]) for one in listed) == [
+        ("sub-1", 0),
+        ("sub-10", 0),
+        ("sub-2", 0),
+    ]
+    assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["participant", "--participant-label", "7"], "--participant-label: the dataset has no"),
+        (["participant", "--session-label", "7"], "--session-label: the dataset has no ses-7"),
+        (["participant", "--per", "run"], "--per run: choose one of participant, session"),
+        (["group", "--app", "cp"], "there is a group level of --app brain alone"),
+        (["each"], "the level each: choose one of participant, group"),
+        (["participant", "--bids-filter-file", "none.json"], "none.json: there is no such file"),
+        (["participant", "--app", "no-such-program"], "no-such-program is not on PATH"),
+        (["participant", "--engine", "none"], "none"),
+    ],
+)
+def test_what_is_said_of_wrong_arguments(
+    tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    home = make(tmp_path / "data", t1w("1"))
+    done = call("bids", home, tmp_path / "out", *arguments)
+    assert done.code == 2, done
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_dataset_stays_as_it_is(tmp_path: Path) -> None:
+    home = make(tmp_path / "data", t1w("1"), "dataset_description.json", content=b"{}")
+    done = call("bids", home, tmp_path, "participant", "--app", COPY)
+    assert done.code == 2
+    assert "the dataset lies there" in done.err
+    inside = home / "derivatives" / "copies"
+    done = call("bids", home, inside, "participant", "--app", COPY, "--engine", "serial")
+    assert done.code == 0, done
+    (home / "dataset_description.json").write_text("{")
+    done = call("bids", home, tmp_path / "out", "participant", "--app", COPY)
+    assert (done.code, "is no JSON" in done.err) == (1, True)
+
+
+def test_the_program_that_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"]["hyperslab-bids"] == "hyperslab.cli.bids_front:main"
