@@ -72,6 +72,10 @@ SUMMARIES = {
         "Make nodes on this host whose links are slow, distant or lossy, and run commands in them;"
         " see what goes over the links of a cluster."
     ),
+    "trace-files": (
+        "Run a command and count its operations on files, of all that it starts: by directory, by"
+        " kind of file, by phase."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "probe": (
         "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
@@ -139,11 +143,17 @@ class Verb(TyperCommand):
 
 def load(name: str, place: str = "") -> Any:
     """The verb's command with its flags, of its module."""
-    module, _, function = (place or f"{name}:{name}").partition(":")
+    module, _, function = (place or _own_place(name)).partition(":")
     verb = getattr(import_module(f"hyperslab.cli.{module}"), function)
     app = typer.Typer(add_completion=False)
     app.command(name, cls=PlainCommand, epilog=_epilog(name))(_interruptible(verb))
     return typer.main.get_command(app)
+
+
+def _own_place(name: str) -> str:
+    """Module and function of a verb that follows none."""
+    word = name.replace("-", "_")
+    return f"{word}:{word}"
 
 
 def _epilog(name: str) -> str:

@@ -1,0 +1,80 @@
+"""Counting of a command's operations on files, with what a page or a terminal shows of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hyperslab.accesses import KNOWN, Accesses, Window
+from hyperslab.engines.spark.phases import logs_among, windows_of
+from hyperslab.errors import UsageError
+from hyperslab.report.files.numbers import BY, FileNumbers, numbers_of, numbers_of_totals
+from hyperslab.storage.accounting import fuse, moved, strace
+from hyperslab.storage.accounting.choosing import Chosen, choose
+from hyperslab.storage.accounting.kinds import place_of
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A command that has ended, and its operations on files."""
+
+    status: int
+    "Its exit status, as a shell has it."
+    chosen: Chosen
+    numbers: FileNumbers
+    accesses: Accesses | None
+    "Every operation; None where the way knows sums alone."
+
+
+def require_by(by: Sequence[str]) -> None:
+    """Raise UsageError for what operations cannot be grouped by."""
+    for name in by:
+        if name not in BY:
+            raise UsageError(f"--by {','.join(by)}: give some of {', '.join(BY)}")
+    if len(set(by)) < len(by):
+        raise UsageError(f"--by {','.join(by)}: name each once")
+
+
+def count_files(
+    command: Sequence[str],
+    by: Sequence[str] = ("kind", "directory"),
+    way: str | None = None,
+    on: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Counted:
+    """Run a command, and count the operations on files of all the processes that it starts.
+
+    `way` is one of WAYS, or None for the best that works here; `on` is the directory that `fuse`
+    counts on. Raises UsageError before anything starts.
+    """
+    require_by(by)
+    chosen = choose(way, on)
+    given = os.environ if environment is None else environment
+    if chosen.way == strace.WAY:
+        status, accesses = strace.count(command, given)
+        return Counted(status, chosen, numbers_by(accesses, by), accesses)
+    if chosen.way == fuse.WAY:
+        assert on is not None
+        status, totals = fuse.count(command, given, on)
+    else:
+        status, totals = moved.count(command, given)
+    return Counted(status, chosen, numbers_of_totals(totals), None)
+
+
+def numbers_by(accesses: Accesses, by: Sequence[str]) -> FileNumbers:
+    """Numbers of accesses, whose phases are those of Spark where it has written an event log."""
+    windows: Sequence[Window] = ()
+    if "phase" in by:
+        windows = windows_of(logs_among(_written(accesses)))
+    return numbers_of(accesses, place_of, by, windows)
+
+
+def _written(accesses: Accesses) -> list[str]:
+    """Paths of files that were made or written."""
+    each = accesses.columns
+    wanted = np.isin(each["operation"], [KNOWN[name] for name in ("create", "write", "rename")])
+    return [accesses.paths[place] for place in np.unique(each["path"][wanted])]

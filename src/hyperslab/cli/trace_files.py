@@ -1,0 +1,77 @@
+"""`hyperslab trace-files`: operations on files of a command and of all that it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperslab.cli import document
+from hyperslab.cli.flags import Json
+from hyperslab.errors import UsageError
+
+Opt = typer.Option
+
+
+def trace_files(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="Any program, behind a --.")
+    ],
+    by: Annotated[
+        str, Opt(help="What operations are put together by: directory, kind, phase, or several.")
+    ] = "kind,directory",
+    way: Annotated[
+        str | None,
+        Opt(help="How they are counted: fuse, strace or proc; by default the best that works."),
+    ] = None,
+    on: Annotated[
+        Path | None,
+        Opt(help="Directory to count on, by a file system that passes all on (--way fuse)."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Opt("--out", "-o", help="Also write every operation, as FILE.parquet."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Run COMMAND and count its operations on files, and those of all processes that it starts:
+    opened, created, read, written, looked at, removed, renamed, closed.
+
+    Exit status: that of COMMAND.
+    """
+    from hyperslab.apps.files.counting import count_files
+
+    _require_new(out)
+    counted = count_files(command, by.split(","), way, on)
+    if out is not None:
+        if counted.accesses is None:
+            raise UsageError(f"-o {out}: {counted.chosen.way} counts sums alone; leave -o out")
+        counted.accesses.save(out)
+    if json:
+        told = {"status": counted.status, "chosen": counted.chosen, "files": counted.numbers}
+        document.say(told)
+        return counted.status
+    from hyperslab.report.files.lines import sentence, table
+
+    typer.echo(sentence(counted.numbers))
+    typer.echo("")
+    typer.echo("\n".join(table(counted.numbers)))
+    typer.echo(f"\ncounted by {counted.chosen.way}")
+    for better, why in counted.chosen.passed_over.items():
+        typer.echo(f"not by     {better}: {why}")
+    for note in counted.numbers.notes:
+        typer.echo(f"note       {note}")
+    if out is not None:
+        typer.echo(f"operations {out}")
+    return counted.status
+
+
+def _require_new(out: Path | None) -> None:
+    """Raise UsageError before the command is run, rather than after it."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise UsageError(f"-o {out}: is a directory; name a file, such as {out / 'files.parquet'}")
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"-o {out}: there is no directory {out.absolute().parent}")
