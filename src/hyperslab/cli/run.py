@@ -16,6 +16,7 @@ from hyperslab.apps import locality
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.blocks.gathering import gather
 from hyperslab.cli.companions import join
+from hyperslab.cli.counted import run_counted
 from hyperslab.cli.destination import refusal_of, with_end
 from hyperslab.cli.flags import (
     BLOCKS,
@@ -25,6 +26,7 @@ from hyperslab.cli.flags import (
     INPUTS,
     OUTPUTS,
     Axis,
+    CountFiles,
     Engine,
     FailFast,
     Granularity,
@@ -306,6 +308,7 @@ def run(
     report: Report = True,
     live: Live = False,
     record_messages: RecordMessages = False,
+    count_files: CountFiles = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -368,6 +371,8 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
+    if count_files:
+        return run_counted(options, out, quiet, detach or netlab is not None)
     return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
 
 

@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from hyperslab.apps.files.counting import Counted, count_files, require_by
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.errors import UsageError
+from hyperslab.report.files.lines import sentence, table
+from hyperslab.storage.accounting.choosing import WAYS, Chosen, choose
 
 Opt = typer.Option
 
@@ -40,37 +43,40 @@ def trace_files(
 
     Exit status: that of COMMAND.
     """
-    from hyperslab.apps.files.counting import count_files
-
-    _require_new(out)
-    counted = count_files(command, by.split(","), way, on)
+    grouped = by.split(",")
+    require_by(grouped)
+    chosen = choose(way, on)
+    _require_new(out, chosen)
+    counted = count_files(command, chosen, grouped)
     if out is not None:
-        if counted.accesses is None:
-            raise UsageError(f"-o {out}: {counted.chosen.way} counts sums alone; leave -o out")
+        assert counted.accesses is not None
         counted.accesses.save(out)
     if json:
-        told = {"status": counted.status, "chosen": counted.chosen, "files": counted.numbers}
+        told = {"status": counted.status, "counted": counted.chosen, "files": counted.numbers}
         document.say(told)
         return counted.status
-    from hyperslab.report.files.lines import sentence, table
-
-    typer.echo(sentence(counted.numbers))
-    typer.echo("")
-    typer.echo("\n".join(table(counted.numbers)))
-    typer.echo(f"\ncounted by {counted.chosen.way}")
-    for better, why in counted.chosen.passed_over.items():
-        typer.echo(f"not by     {better}: {why}")
-    for note in counted.numbers.notes:
-        typer.echo(f"note       {note}")
+    _tell(counted)
     if out is not None:
         typer.echo(f"operations {out}")
     return counted.status
 
 
-def _require_new(out: Path | None) -> None:
+def _tell(counted: Counted) -> None:
+    typer.echo(f"\n{sentence(counted.numbers)}\n")
+    typer.echo("\n".join(table(counted.numbers)))
+    typer.echo(f"\ncounted by {counted.chosen.way}: {WAYS[counted.chosen.way]}")
+    for better, why in counted.chosen.passed_over.items():
+        typer.echo(f"not by     {better}: {why}")
+    for note in counted.numbers.notes:
+        typer.echo(f"note       {note}")
+
+
+def _require_new(out: Path | None, chosen: Chosen) -> None:
     """Raise UsageError before the command is run, rather than after it."""
     if out is None:
         return
+    if not chosen.knows_each:
+        raise UsageError(f"-o {out}: {chosen.way} counts sums alone; leave -o out")
     if out.is_dir():
         raise UsageError(f"-o {out}: is a directory; name a file, such as {out / 'files.parquet'}")
     if not out.absolute().parent.is_dir():

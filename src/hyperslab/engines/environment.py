@@ -102,6 +102,11 @@ def interpreted(code: str) -> list[str]:
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
 
 
+def itself(arguments: Sequence[str]) -> list[str]:
+    """The command that runs `hyperslab` with these arguments, with our import path."""
+    return [*interpreted(_ITSELF), *arguments]
+
+
 def bootstrap(module: str, given: Sequence[int | str], setting: str) -> str:
     """The code that runs a module's `main` with these arguments, once the import path is set."""
     arguments = ", ".join(map(repr, given))

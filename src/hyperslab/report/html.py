@@ -29,6 +29,7 @@ from hyperslab.report.gantt import (
 )
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import headline, measures
+from hyperslab.report.files.page import files_html
 from hyperslab.report.messages.page import messages_html
 from hyperslab.report.prose import prose, verdict_html, whole_flags
 from hyperslab.report.slices import Pictured, Slice, scale
@@ -202,6 +203,7 @@ def write_page(
         _pictures(pictures),
         charts_html(trace),
         messages_html(traffic, trace),
+        files_html(trace.meta),
         _totals(summary),
         _slowest(trace),
         _graph(plan, trace),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from hyperslab.engines.spark.phases import logs_among, windows_of
 from hyperslab.errors import UsageError
 from hyperslab.report.files.numbers import BY, FileNumbers, numbers_of, numbers_of_totals
 from hyperslab.storage.accounting import fuse, moved, strace
-from hyperslab.storage.accounting.choosing import Chosen, choose
+from hyperslab.storage.accounting.choosing import Chosen
 from hyperslab.storage.accounting.kinds import place_of
 
 
@@ -41,25 +40,21 @@ def require_by(by: Sequence[str]) -> None:
 
 def count_files(
     command: Sequence[str],
+    chosen: Chosen,
     by: Sequence[str] = ("kind", "directory"),
-    way: str | None = None,
-    on: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Counted:
     """Run a command, and count the operations on files of all the processes that it starts.
 
-    `way` is one of WAYS, or None for the best that works here; `on` is the directory that `fuse`
-    counts on. Raises UsageError before anything starts.
+    Raises UsageError where there is no such program, before anything starts.
     """
-    require_by(by)
-    chosen = choose(way, on)
     given = os.environ if environment is None else environment
     if chosen.way == strace.WAY:
         status, accesses = strace.count(command, given)
         return Counted(status, chosen, numbers_by(accesses, by), accesses)
     if chosen.way == fuse.WAY:
-        assert on is not None
-        status, totals = fuse.count(command, given, on)
+        assert chosen.directory is not None
+        status, totals = fuse.count(command, given, chosen.directory)
     else:
         status, totals = moved.count(command, given)
     return Counted(status, chosen, numbers_of_totals(totals), None)

@@ -13,7 +13,7 @@ from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
 from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.engines.environment import interpreted
+from hyperslab.engines.environment import itself
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
 from hyperslab.storage.recordfile import save_record
@@ -22,7 +22,6 @@ from hyperslab.units import show_bytes, show_seconds, show_share
 
 FILE = "network.json"
 "Record of a run in a laboratory, beside its trace."
-_COMMAND = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def run_in_lab(
 
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
-    words = [*cluster.prefix, *interpreted(_COMMAND), *arguments]
+    words = [*cluster.prefix, *itself(arguments)]
     process = subprocess.Popen(words, env={**os.environ, **variables(cluster.lab)})
     while True:
         try:
@@ -65,8 +64,7 @@ def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
 
 def newest(out: Path) -> Path | None:
     """Folder of the records of the newest run there."""
-    found = RunDirectory.of(out).submissions()
-    return found[-1] if found else None
+    return RunDirectory.of(out).newest()
 
 
 def measured_of(folder: Path, lab: Lab, meter: Meter) -> Usage | None:

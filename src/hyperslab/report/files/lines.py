@@ -22,7 +22,7 @@ def sentence(numbers: FileNumbers) -> str:
     total = numbers.total
     if not total.operations:
         return "There were no operations on files."
-    read, written = (_nbytes(total, name) for name in ("read", "write"))
+    read, written = (total.nbytes(name) for name in ("read", "write"))
     moved = f"{show_bytes(read)} read and {show_bytes(written)} written"
     seconds, on_names = total.seconds(), total.seconds(*ON_NAMES)
     if not seconds or on_names is None:
@@ -71,12 +71,6 @@ def _times(group: Group, name: str) -> str:
     return f"{group.requested(name):,} {name}"
 
 
-def _nbytes(group: Group, name: str) -> int:
-    if name not in group.operations:
-        return 0
-    return group.operations[name].nbytes
-
-
 def table(numbers: FileNumbers) -> list[str]:
     """A line for each group, after one of headings, and one of all groups."""
     labels = [name for name in ("kind", "phase") if _is_in(numbers, name)]
@@ -110,8 +104,8 @@ def _row(group: Group) -> list[str]:
         f"{opened.actual if opened else 0:,}",
         *(f"{group.requested(name):,}" for name in COLUMNS),
         f"{others:,}",
-        show_bytes(_nbytes(group, "read")),
-        show_bytes(_nbytes(group, "write")),
+        show_bytes(group.nbytes("read")),
+        show_bytes(group.nbytes("write")),
         "" if seconds is None else show_seconds(seconds),
     ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,11 @@ class Group:
         chosen = names or self.operations
         return sum(self.operations[name].requested for name in chosen if name in self.operations)
 
+    def nbytes(self, name: str) -> int:
+        """Bytes of such operations."""
+        count = self.operations.get(name)
+        return count.nbytes if count is not None else 0
+
     def seconds(self, *names: str) -> float | None:
         """Time of such operations; of all, if none is named. None where it is not known."""
         chosen = names or self.operations
@@ -58,6 +63,22 @@ class FileNumbers:
     seconds: float | None
     "Wall time in which they were counted."
     notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Record as JSON has it; `from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> FileNumbers:
+        """Numbers of such a record."""
+        groups = tuple(_read_group(one) for one in record["groups"])
+        total, notes = _read_group(record["total"]), tuple(record["notes"])
+        return cls(record["way"], total, groups, record["seconds"], notes)
+
+
+def _read_group(record: Mapping[str, Any]) -> Group:
+    operations = {name: Count(**one) for name, one in record["operations"].items()}
+    return Group(record["names"], record["files"], operations)
 
 
 def numbers_of(

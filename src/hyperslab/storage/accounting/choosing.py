@@ -24,6 +24,13 @@ class Chosen:
     way: str
     passed_over: dict[str, str]
     "Reasons against better ways, by their names."
+    directory: Path | None = None
+    "Directory that a file system of ours counts on."
+
+    @property
+    def knows_each(self) -> bool:
+        """Whether every operation is known, rather than sums alone."""
+        return self.way == strace.WAY
 
 
 def choose(asked: str | None, directory: Path | None) -> Chosen:
@@ -40,20 +47,22 @@ def choose(asked: str | None, directory: Path | None) -> Chosen:
         moved.WAY: moved.why_not,
     }
     if asked is not None:
-        return _asked(asked, hindrances)
+        return _asked(asked, hindrances, directory)
     passed_over: dict[str, str] = {}
     for way, why_not in hindrances.items():
         why = why_not()
         if not why:
-            return Chosen(way, passed_over)
+            return Chosen(way, passed_over, directory)
         passed_over[way] = why
     reasons = "; ".join(f"{way}: {why}" for way, why in passed_over.items())
     raise UsageError(f"operations on files cannot be counted here: {reasons}")
 
 
-def _asked(asked: str, hindrances: dict[str, Callable[[], str]]) -> Chosen:
+def _asked(
+    asked: str, hindrances: dict[str, Callable[[], str]], directory: Path | None
+) -> Chosen:
     if asked not in hindrances:
         raise UsageError(f"--way {asked}: give one of {', '.join(hindrances)}")
     if why := hindrances[asked]():
         raise UsageError(f"--way {asked}: {why}")
-    return Chosen(asked, {})
+    return Chosen(asked, {}, directory)
