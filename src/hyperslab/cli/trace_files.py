@@ -52,8 +52,7 @@ def trace_files(
         assert counted.accesses is not None
         counted.accesses.save(out)
     if json:
-        told = {"status": counted.status, "counted": counted.chosen, "files": counted.numbers}
-        document.say(told)
+        _say(counted)
         return counted.status
     _tell(counted)
     if out is not None:
@@ -61,9 +60,22 @@ def trace_files(
     return counted.status
 
 
+def _say(counted: Counted) -> None:
+    told = {
+        "status": counted.status,
+        "counted": counted.chosen,
+        "sentence": sentence(counted.numbers),
+        "advice": counted.advice,
+        "files": counted.numbers,
+    }
+    document.say(told)
+
+
 def _tell(counted: Counted) -> None:
     typer.echo(f"\n{sentence(counted.numbers)}\n")
     typer.echo("\n".join(table(counted.numbers)))
+    if counted.advice:
+        typer.echo(f"\n{counted.advice}")
     typer.echo(f"\ncounted by {counted.chosen.way}: {WAYS[counted.chosen.way]}")
     for better, why in counted.chosen.passed_over.items():
         typer.echo(f"not by     {better}: {why}")

@@ -136,7 +136,7 @@ class RunDirectory:
                 f"{self.out} holds no run: give the output of a 'hyperslab run' or 'hyperslab"
                 " convert'"
             )
-        return found[-1]
+        return found
 
     def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every submission's folder and plan, oldest first; without those that began nothing.

@@ -12,6 +12,8 @@ from hyperslab.accesses import KNOWN, Accesses, Window
 from hyperslab.engines.spark.phases import logs_among, windows_of
 from hyperslab.errors import UsageError
 from hyperslab.report.files.numbers import BY, FileNumbers, numbers_of, numbers_of_totals
+from hyperslab.report.files.scratch import ADVICE, slow_scratch
+from hyperslab.report.verdict.finding import NOTABLE
 from hyperslab.storage.accounting import fuse, moved, strace
 from hyperslab.storage.accounting.choosing import Chosen
 from hyperslab.storage.accounting.kinds import place_of
@@ -27,6 +29,8 @@ class Counted:
     numbers: FileNumbers
     accesses: Accesses | None
     "Every operation; None where the way knows sums alone."
+    advice: str = ""
+    "What keeps the command waiting for its scratch space, and what to do; ''."
 
 
 def require_by(by: Sequence[str]) -> None:
@@ -51,7 +55,7 @@ def count_files(
     given = os.environ if environment is None else environment
     if chosen.way == strace.WAY:
         status, accesses = strace.count(command, given)
-        return Counted(status, chosen, numbers_by(accesses, by), accesses)
+        return Counted(status, chosen, numbers_by(accesses, by), accesses, advice_of(accesses))
     if chosen.way == fuse.WAY:
         assert chosen.directory is not None
         status, totals = fuse.count(command, given, chosen.directory)
@@ -66,6 +70,15 @@ def numbers_by(accesses: Accesses, by: Sequence[str]) -> FileNumbers:
     if "phase" in by:
         windows = windows_of(logs_among(_written(accesses)))
     return numbers_of(accesses, place_of, by, windows)
+
+
+def advice_of(accesses: Accesses) -> str:
+    """What to do about a scratch space that keeps a command waiting; '' for nothing."""
+    numbers = numbers_of(accesses, place_of, ("phase",))
+    found = slow_scratch(numbers.groups)
+    if found is None or not numbers.seconds or found.seconds < NOTABLE * numbers.seconds:
+        return ""
+    return f"{found.sentence_of_command()} {found.evidence()} {ADVICE}"
 
 
 def _written(accesses: Accesses) -> list[str]:
