@@ -19,7 +19,7 @@ Opt = typer.Option
 
 def trace_files(
     command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND...", help="Any program, behind a --.")
+        list[str], typer.Argument(metavar="COMMAND...", help="Any program with its arguments.")
     ],
     by: Annotated[
         str, Opt(help="What operations are put together by: directory, kind, phase, or several.")
@@ -38,8 +38,8 @@ def trace_files(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Run COMMAND and count its operations on files, and those of all processes that it starts:
-    opened, created, read, written, looked at, removed, renamed, closed.
+    """Run COMMAND and count its operations on files, with those of all that it starts: by
+    directory, by kind of file, by phase.
 
     Exit status: that of COMMAND.
     """

@@ -15,6 +15,7 @@ import pytest
 from hyperslab.accesses import OPERATIONS, Accesses
 from hyperslab.errors import UsageError
 from hyperslab.storage.accounting import strace
+from tests.system.clusters.required import required
 
 PLANTED = Path(__file__).with_name("planted.py")
 TOP = {
@@ -45,8 +46,7 @@ SUB = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _strace_works() -> None:
-    if why := strace.why_not():
-        pytest.skip(why)
+    required(strace.why_not())
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from hyperslab.apps.experiment.process import NUMBERS
+from hyperslab.apps.files.runs import NUMBERS
 from hyperslab.driver.directory import RunDirectory, save_status
 from hyperslab.driver.measured import Moments, build_trace
 from hyperslab.driver.submission import save_records, surroundings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.accesses import FILE, Accesses, Window
+from hyperslab.accesses import FILE, ON_DATA, ON_NAMES, Accesses, Window
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import PAGE, add_to_trace, load_records, write_report
 from hyperslab.engines.environment import itself
@@ -18,8 +18,11 @@ from hyperslab.report.files.numbers import FileNumbers, numbers_of
 from hyperslab.report.files.page import DIRECTORIES, META, PHASES
 from hyperslab.storage.accounting import strace
 from hyperslab.storage.accounting.kinds import place_of
+from hyperslab.storage.recordfile import save_json
 from hyperslab.trace import Trace
 
+NUMBERS = "numbers.json"
+"Record of numbers that the summary of a run does not have, beside it."
 SPARK_EVENTS = "spark-events"
 "Folder of a run in which Spark keeps its event logs."
 MOST_DIRECTORIES = 50
@@ -47,9 +50,23 @@ def count_run(arguments: Sequence[str], out: Path, has_page: bool) -> CountedRun
         return CountedRun(status, None)
     accesses.save(folder / FILE)
     phases = _keep(folder, accesses)
+    save_json(folder / NUMBERS, numbers_of_run(phases))
     if has_page:
         write_report(load_records(folder), folder / PAGE)
     return CountedRun(status, phases)
+
+
+def numbers_of_run(numbers: FileNumbers) -> dict[str, float]:
+    """What an experiment records of a run's operations."""
+    total = numbers.total
+    return {
+        "file_operations": total.requested(),
+        "file_opens": total.requested("open", "create"),
+        "file_creates": total.requested("create"),
+        "file_unlinks": total.requested("unlink"),
+        "file_names_s": total.seconds(*ON_NAMES) or 0.0,
+        "file_data_s": total.seconds(*ON_DATA) or 0.0,
+    }
 
 
 def _keep(folder: Path, accesses: Accesses) -> FileNumbers:

@@ -54,7 +54,8 @@ OF_TWO = {
     **dict.fromkeys(("rename", "renameat", "renameat2"), "rename"),
     **dict.fromkeys(("link", "linkat", "symlink", "symlinkat"), "link"),
 }
-OPENING = ("open", "openat", "openat2", "creat")
+OPENING = ("open", "creat", "openat", "openat2")
+_BY_FOLDER = OPENING[2:]
 COPYING = {"copy_file_range": (0, 1), "sendfile": (1, 0), "splice": (0, 1)}
 "Calls that read one descriptor and write another: which of their descriptors is which."
 FOLLOWED = ("chdir", "fchdir", "clone", "clone3", "fork", "vfork")
@@ -156,12 +157,13 @@ class Calls:
         return Access(*times, operation, path, nbytes, has_failed)
 
     def _open(self, call: Call) -> Access:
-        path = self._at(call) if "at" in call.name else self._named(call)
+        """An opening, of what is there or of what it has made."""
+        path = self._at(call) if call.name in _BY_FOLDER else self._named(call)
         if call.error:
             return self._of(call, "open", path)
-        if "O_TMPFILE" in call.arguments:
-            return self._of(call, "create", _opened(f"0<{call.path}>") or path)
         asked = call.arguments.rpartition('"')[2]
+        if "O_TMPFILE" in asked:
+            return self._of(call, "create", _opened(f"0<{call.path}>") or path)
         operation = "open"
         if "O_EXCL" in asked and "O_CREAT" in asked:
             operation = "create"

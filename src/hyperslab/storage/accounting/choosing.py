@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.errors import UsageError
-from hyperslab.storage.accounting import fuse, moved, strace
+from hyperslab.storage.accounting import bpf, fuse, moved, strace
 
 WAYS = {
     fuse.WAY: "a file system of ours over one directory",
@@ -42,6 +42,7 @@ def choose(asked: str | None, directory: Path | None) -> Chosen:
     if asked is None and directory is not None:
         asked = fuse.WAY
     hindrances: dict[str, Callable[[], str]] = {
+        bpf.WAY: bpf.why_not,
         fuse.WAY: lambda: fuse.why_not(directory),
         strace.WAY: strace.why_not,
         moved.WAY: moved.why_not,
@@ -61,8 +62,8 @@ def choose(asked: str | None, directory: Path | None) -> Chosen:
 def _asked(
     asked: str, hindrances: dict[str, Callable[[], str]], directory: Path | None
 ) -> Chosen:
-    if asked not in hindrances:
-        raise UsageError(f"--way {asked}: give one of {', '.join(hindrances)}")
+    if asked not in WAYS:
+        raise UsageError(f"--way {asked}: give one of {', '.join(WAYS)}")
     if why := hindrances[asked]():
         raise UsageError(f"--way {asked}: {why}")
     return Chosen(asked, {}, directory)

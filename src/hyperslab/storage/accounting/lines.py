@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 _TEXT = r'"(?:[^"\\]|\\.)*"(?:\.\.\.)?'
 _PATH = r"<[^<>]*>"
-_ARGUMENTS = rf'(?:[^"<()]+|{_TEXT}|{_PATH}|\([^()]*\))*'
+# Possessive: what one part has taken no other one is tried for.
+_ARGUMENTS = rf'(?:[^"<()]++|{_TEXT}|{_PATH}|<<|\([^()]*\))*+'
 _CALL = re.compile(
     rf"(?P<name>\w+)\((?P<arguments>{_ARGUMENTS})\)\s+= "
     r"(?P<result>-?\d+|0x[0-9a-f]+|\?)(?:<(?P<path>[^<>]*)>(?:\(deleted\))?)?"

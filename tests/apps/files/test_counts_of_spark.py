@@ -1,0 +1,72 @@
+"""Operations on files of Spark, against what its code says that there have to be.
+
+Formulas of a shuffle with M map and R reduce tasks, all of whose blocks hold something: each block
+is read by opening index and data, 2 M R; up to the threshold each map task also opens a file for
+each reduce task, which it has made, M R.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hyperslab.accesses import Accesses
+from hyperslab.apps.files.counting import numbers_by
+from hyperslab.report.files.numbers import FileNumbers
+from hyperslab.storage.accounting import strace
+from tests.formats.files import ROOT
+from tests.system.clusters import spark
+from tests.system.clusters.required import required
+
+M, R, MORE = 4, 5, 12
+THRESHOLD = 8
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Accesses]:
+    """Operations of each job of one Spark."""
+    required(strace.why_not())
+    required(spark.missing())
+    folder = tmp_path_factory.mktemp("spark")
+    for name in ("scratch", "events"):
+        (folder / name).mkdir()
+    program = ["-m", "tests.apps.files.spark_program", str(folder), *map(str, (M, R, MORE))]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    status, accesses = strace.count([sys.executable, *program], environment)
+    assert status == 0
+    times = json.loads((folder / "times.json").read_text())
+    return {"all": accesses} | {
+        name: between(accesses, *limits) for name, limits in times.items()
+    }
+
+
+def between(accesses: Accesses, start_ns: int, end_ns: int) -> Accesses:
+    """Those of a time."""
+    begun = accesses.columns["start_ns"]
+    rows = (begun >= start_ns) & (begun <= end_ns)
+    columns = {name: column[rows] for name, column in accesses.columns.items()}
+    return replace(accesses, columns=columns)
+
+
+def requested(numbers: FileNumbers, operation: str, **names: str) -> int:
+    """Number of such operations in the groups of these names."""
+    return sum(
+        group.requested(operation)
+        for group in numbers.groups
+        if all(group.names[name] == value for name, value in names.items())
+    )
+
+
+def test_print(jobs: dict[str, Accesses]) -> None:
+    for name, accesses in jobs.items():
+        print("=====", name)
+        for group in numbers_by(accesses, ("kind", "phase")).groups:
+            print(group.names, {k: (v.requested, v.failed) for k, v in group.operations.items()})
