@@ -14,21 +14,20 @@ SIGNAL = 128
 
 
 def run_in_foreground(
-    command: Sequence[str], environment: Mapping[str, str], named: str = ""
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    named: str = "",
+    pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a command to its end; returns its exit status as a shell has it. `named` is the program
-    that messages name. Raises UsageError where there is none.
+    that messages name. Whatever ends this process in order ends the command by SIGTERM. Raises
+    UsageError where there is no such program.
     """
     named = named or command[0]
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
+    # Ctrl-C is for the command: what has a handler here is reset where a program is started.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        status = subprocess.run(
-            command,
-            env=dict(environment),
-            cwd=os.getcwd(),  # by its path: something may be mounted over it since
-            check=False,
-            preexec_fn=_take_interrupts,
-        ).returncode
+        status = _wait(_start(command, environment, pass_fds))
     except FileNotFoundError:
         raise UsageError(f"{named}: there is no such program") from None
     except PermissionError:
@@ -40,5 +39,21 @@ def run_in_foreground(
     return status
 
 
-def _take_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], pass_fds: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        cwd=os.getcwd(),  # by its path: something may be mounted over it since
+        pass_fds=pass_fds,
+    )
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperslab.accesses import KNOWN, Accesses, Window
+from hyperslab.apps.files.kept import count_kept
 from hyperslab.engines.spark.phases import logs_among, windows_of
 from hyperslab.errors import UsageError
 from hyperslab.report.files.numbers import BY, FileNumbers, numbers_of, numbers_of_totals
@@ -54,7 +55,7 @@ def count_files(
     """
     given = os.environ if environment is None else environment
     if chosen.way == strace.WAY:
-        status, accesses = strace.count(command, given)
+        status, accesses = count_kept(command, given)
         return Counted(status, chosen, numbers_by(accesses, by), accesses, advice_of(accesses))
     if chosen.way == fuse.WAY:
         assert chosen.directory is not None

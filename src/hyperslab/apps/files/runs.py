@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.accesses import FILE, ON_DATA, ON_NAMES, Accesses, Window
+from hyperslab.apps.files.kept import count_kept
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import PAGE, add_to_trace, load_records, write_report
 from hyperslab.engines.environment import itself
@@ -44,7 +45,7 @@ def count_run(arguments: Sequence[str], out: Path, has_page: bool) -> CountedRun
     if why := strace.why_not():
         raise UsageError(f"--count-files: {why}")
     earlier = RunDirectory.of(out).newest()
-    status, accesses = strace.count(itself(arguments), os.environ)
+    status, accesses = count_kept(itself(arguments), os.environ)
     folder = RunDirectory.of(out).newest()
     if folder is None or folder == earlier or not (folder / "trace.parquet").is_file():
         return CountedRun(status, None)

@@ -61,9 +61,17 @@ def _options(written_to: Path) -> list[str]:
     ]
 
 
-def count(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Accesses]:
+def count(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    prefix: Sequence[str] = (),
+    pass_fds: Sequence[int] = (),
+) -> tuple[int, Accesses]:
     """Run a command to its end, and that of all it has started: its exit status as a shell has it,
     and its operations. Raises UsageError where there is no such program.
+
+    `prefix` are words that have strace run under another program, which is given descriptors: one
+    that ends all if strace dies, as nobody answers the calls of the command any more then.
     """
     threads = Threads(os.getcwd())
     with tempfile.TemporaryDirectory(prefix="hyperslab-strace-") as folder:
@@ -78,7 +86,8 @@ def count(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, 
         began_ns = time.time_ns()
         try:
             program = _require(command, environment)
-            status = run_in_foreground([*_options(pipe), *program], environment, command[0])
+            words = [*prefix, *_options(pipe), *program]
+            status = run_in_foreground(words, environment, command[0], pass_fds)
         finally:
             os.close(writing)
             reader.join()

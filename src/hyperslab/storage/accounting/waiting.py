@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from hyperslab.errors import UsageError
-from hyperslab.machine.foreground import run_in_foreground
+from hyperslab.machine.foreground import SIGNAL, run_in_foreground
 
 _PR_SET_CHILD_SUBREAPER = 36
 _OWN = Path("/proc/self/io")
@@ -22,6 +24,7 @@ _OWN = Path("/proc/self/io")
 def main(record: Path, command: list[str]) -> int:
     """Run the command, and write down what it came to: {"refused": why} where it could not."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, _terminate)
     first, second = _moved(), _moved()
     try:
         status = run_in_foreground(command, os.environ)
@@ -36,6 +39,11 @@ def main(record: Path, command: list[str]) -> int:
     moved = {name: last[name] - second[name] - (second[name] - first[name]) for name in last}
     record.write_text(json.dumps({"status": status, "moved": moved}))
     return 0
+
+
+def _terminate(*_: object) -> NoReturn:
+    """End by an exception, which ends the command, too."""
+    raise SystemExit(SIGNAL + signal.SIGTERM)
 
 
 def _moved() -> dict[str, int]:
