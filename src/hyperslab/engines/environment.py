@@ -38,6 +38,7 @@ KEEP_MEMORY = {
 blocks recur: keep them.
 """
 
+_ITSELF = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
 FIRST_SIGNAL = 128
 "What a shell adds to the number of the signal that ended a command."
 OOM_SCORE = 500

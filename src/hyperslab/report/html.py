@@ -18,6 +18,7 @@ from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import Group, failure_headline, failures_html
+from hyperslab.report.files.page import files_html
 from hyperslab.report.gantt import (
     COLOURS,
     FONT,
@@ -29,7 +30,6 @@ from hyperslab.report.gantt import (
 )
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import headline, measures
-from hyperslab.report.files.page import files_html
 from hyperslab.report.messages.page import messages_html
 from hyperslab.report.prose import prose, verdict_html, whole_flags
 from hyperslab.report.slices import Pictured, Slice, scale

@@ -11,10 +11,7 @@ import json
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from hyperslab.accesses import Accesses
@@ -43,9 +40,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Accesses]:
     status, accesses = strace.count([sys.executable, *program], environment)
     assert status == 0
     times = json.loads((folder / "times.json").read_text())
-    return {"all": accesses} | {
-        name: between(accesses, *limits) for name, limits in times.items()
-    }
+    return {"all": accesses} | {name: between(accesses, *limits) for name, limits in times.items()}
 
 
 def between(accesses: Accesses, start_ns: int, end_ns: int) -> Accesses:

@@ -17,9 +17,7 @@ def pairs() -> list[tuple[int, int]]:
     """All of them."""
     parts = [drawn(partition, SIZE) for partition in range(SIZE.partitions)]
     return [
-        pair
-        for keys, values in parts
-        for pair in zip(keys.tolist(), values.tolist(), strict=True)
+        pair for keys, values in parts for pair in zip(keys.tolist(), values.tolist(), strict=True)
     ]
 
 

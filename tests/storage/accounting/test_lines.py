@@ -145,5 +145,5 @@ def test_lines_that_nobody_understands_are_told() -> None:
 
 
 def test_paths_are_unescaped() -> None:
-    assert unescaped("/\\303\\244 \\\"x\\\" \\74\\n") == '/ä "x" <\n'
+    assert unescaped('/\\303\\244 \\"x\\" \\74\\n') == '/ä "x" <\n'
     assert unescaped("/plain") == "/plain"

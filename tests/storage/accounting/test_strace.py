@@ -79,7 +79,9 @@ def total(accesses: Accesses, operation: str, folder: Path, column: str) -> int:
 def test_every_operation_is_counted_where_it_belongs(planted: tuple[Path, Accesses]) -> None:
     place, accesses = planted
     assert counted(accesses, place) == {name: TOP[name] for name in OPERATIONS if name in TOP}
-    assert counted(accesses, place / "sub") == {name: SUB[name] for name in OPERATIONS if name in SUB}
+    assert counted(accesses, place / "sub") == {
+        name: SUB[name] for name in OPERATIONS if name in SUB
+    }
     assert accesses.meta["notes"] == [strace.TIMES_NOTE, strace.MAPS_NOTE]
 
 

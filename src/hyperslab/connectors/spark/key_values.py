@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import add
 from typing import Any, NamedTuple
 
@@ -148,9 +149,7 @@ def sort_by_key(context: Any, size: Size) -> Found:
     """Texts in the order of their keys: how many, their sum, and whether they are in order."""
     ordered = _pairs(context, size, _texts).sortByKey(numPartitions=size.reducers)
     parts = [part for part in ordered.mapPartitions(_seen).collect() if part.count]
-    follow = all(
-        earlier.last <= later.first for earlier, later in zip(parts, parts[1:], strict=False)
-    )
+    follow = all(earlier.last <= later.first for earlier, later in pairwise(parts))
     in_order = follow and all(part.is_sorted for part in parts)
     return sum(part.count for part in parts), sum(part.total for part in parts), int(in_order)
 

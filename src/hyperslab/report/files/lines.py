@@ -47,7 +47,8 @@ def _mostly(numbers: FileNumbers, is_of_names: bool) -> str:
     assert whole
     share = (first.seconds(*chosen) or 0.0) / whole
     named = sorted(
-        (name for name in chosen if name in first.operations), key=lambda name: -first.requested(name)
+        (name for name in chosen if name in first.operations),
+        key=lambda name: -first.requested(name),
     )
     counts = [_times(first, name) for name in named[:_NAMED]]
     return f"; {show_share(share)} of that for {told_of(first)}: {show_list(counts)}"

@@ -128,9 +128,7 @@ def _places(accesses: Accesses, place_of: PlaceOf) -> tuple[Words, Words]:
         rows = done & np.isin(each["operation"], operations)
         return np.bincount(each["path"][rows], minlength=number) > 0
 
-    facts = zip(
-        accesses.paths, seen(_WRITING), seen(_OPENING), seen(_OF_DIRECTORIES), strict=True
-    )
+    facts = zip(accesses.paths, seen(_WRITING), seen(_OPENING), seen(_OF_DIRECTORIES), strict=True)
     found = [place_of(path, *(bool(fact) for fact in rest)) for path, *rest in facts]
     kinds = Words.of([kind for kind, _ in found])
     return kinds, Words.of([directory for _, directory in found])

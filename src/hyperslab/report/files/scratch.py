@@ -20,8 +20,8 @@ microseconds, and strace adds up to a tenth of a millisecond.
 """
 ADVICE = (
     "Put what is shuffled and evicted into an image on that storage, or into memory (--scratch"
-    " image:DIR, --scratch tmpfs; --scratch auto chooses). Fewer partitions help, too: the number of"
-    " files grows with the product of map and reduce tasks."
+    " image:DIR, --scratch tmpfs; --scratch auto chooses). Fewer partitions help, too: the number"
+    " of files grows with the product of map and reduce tasks."
 )
 
 
@@ -52,8 +52,8 @@ class SlowScratch:
     def sentence_of_command(self) -> str:
         """The same of a command, whose threads nobody has counted."""
         return (
-            "The scratch space is slow at metadata: threads waited for names and attributes of files"
-            f" for {show_list(self.phases)}, not for their bytes."
+            "The scratch space is slow at metadata: threads waited for names and attributes of"
+            f" files for {show_list(self.phases)}, not for their bytes."
         )
 
     def evidence(self) -> str:

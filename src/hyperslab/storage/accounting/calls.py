@@ -165,9 +165,9 @@ class Calls:
         if "O_TMPFILE" in asked:
             return self._of(call, "create", _opened(f"0<{call.path}>") or path)
         operation = "open"
-        if "O_EXCL" in asked and "O_CREAT" in asked:
-            operation = "create"
-        elif ("O_CREAT" in asked or call.name == "creat") and path not in self._there:
+        if ("O_EXCL" in asked and "O_CREAT" in asked) or (
+            ("O_CREAT" in asked or call.name == "creat") and path not in self._there
+        ):
             operation = "create"
         return self._of(call, operation, path)
 

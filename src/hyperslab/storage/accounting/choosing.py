@@ -59,9 +59,7 @@ def choose(asked: str | None, directory: Path | None) -> Chosen:
     raise UsageError(f"operations on files cannot be counted here: {reasons}")
 
 
-def _asked(
-    asked: str, hindrances: dict[str, Callable[[], str]], directory: Path | None
-) -> Chosen:
+def _asked(asked: str, hindrances: dict[str, Callable[[], str]], directory: Path | None) -> Chosen:
     if asked not in WAYS:
         raise UsageError(f"--way {asked}: give one of {', '.join(WAYS)}")
     if why := hindrances[asked]():

@@ -19,9 +19,9 @@ from hyperslab.storage.emulation.making import pass_through
 from hyperslab.storage.emulation.removing import remove
 
 WAY = "fuse"
-NOTES = (
+NOTE = (
     "operations that reached the files of this directory, whoever asked; not those that the kernel"
-    " has answered by itself",
+    " has answered by itself"
 )
 NAMES = {
     "open": ("open",),
@@ -69,7 +69,7 @@ def count(
         remove(emulation, by_force=True)
     operations = {name: _between(name, before, after) for name in NAMES}
     told = {name: one for name, one in operations.items() if one.requested}
-    return status, Totals(WAY, str(directory), told, NOTES)
+    return status, Totals(WAY, str(directory), told, (NOTE,))
 
 
 def _between(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Count:

@@ -19,9 +19,9 @@ from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.storage.accounting import waiting
 
 WAY = "proc"
-NOTES = (
-    "reads and writes of the whole command, those of pipes and terminals too; what is opened, looked"
-    " at or removed is not counted this way",
+NOTE = (
+    "reads and writes of the whole command, those of pipes and terminals too; what is opened,"
+    " looked at or removed is not counted this way"
 )
 
 
@@ -52,4 +52,4 @@ def count(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, 
         "read": Count(moved["syscr"], None, moved["rchar"], None),
         "write": Count(moved["syscw"], None, moved["wchar"], None),
     }
-    return told["status"], Totals(WAY, "the command", operations, NOTES)
+    return told["status"], Totals(WAY, "the command", operations, (NOTE,))

@@ -121,8 +121,8 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         """Take every line; the rest goes unread once one has led to a failure."""
-        file = open(self._descriptor, encoding="utf-8", errors="surrogateescape", newline="\n")
-        with file as lines:
+        text = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
+        with open(self._descriptor, **text) as lines:
             try:
                 for line in lines:
                     self._threads.take(line.rstrip("\n"))

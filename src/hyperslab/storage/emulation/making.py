@@ -82,9 +82,7 @@ def _made(kind: str, directory: Path, settings: Settings, backing: Path | None) 
     return _started(kind, place, settings, lies_in, made)
 
 
-def _started(
-    kind: str, place: Path, settings: Settings, lies_in: Path, made: bool
-) -> Emulation:
+def _started(kind: str, place: Path, settings: Settings, lies_in: Path, made: bool) -> Emulation:
     """A tier, written down and mounted."""
     emulation = Emulation(
         name=secrets.token_hex(4),
