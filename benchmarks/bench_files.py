@@ -3,8 +3,8 @@
     python -m benchmarks.bench_files [--files 2000] [--repeats 5] [--folder DIR]
 
 `names` makes, looks at, reads and removes so many small files one after the other, and does
-nothing else: no program asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts and imports
-NumPy, `computing` adds numbers up. Of each repetition the ratio of the time counted to the time
+nothing else: no program asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts
+and imports NumPy, `computing` adds numbers up. Of each repetition the ratio of the time counted to the time
 alone is taken, and of these the median; of `names` also the time that each operation takes longer.
 """
 

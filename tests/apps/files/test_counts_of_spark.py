@@ -60,8 +60,42 @@ def requested(numbers: FileNumbers, operation: str, **names: str) -> int:
     )
 
 
-def test_print(jobs: dict[str, Accesses]) -> None:
-    for name, accesses in jobs.items():
-        print("=====", name)
-        for group in numbers_by(accesses, ("kind", "phase")).groups:
-            print(group.names, {k: (v.requested, v.failed) for k, v in group.operations.items()})
+def of(jobs: dict[str, Accesses], job: str) -> FileNumbers:
+    return numbers_by(jobs[job], ("kind", "phase"))
+
+
+def test_a_reader_of_text_opens_two_files_a_partition(jobs: dict[str, Accesses]) -> None:
+    """The file, and that of its checksums."""
+    assert requested(of(jobs, "text"), "open", kind="reader", phase="result") == 2 * M
+
+
+def test_a_reader_of_parquet_opens_four_files_a_partition(jobs: dict[str, Accesses]) -> None:
+    """The footer, then the columns: each the file, and that of its checksums."""
+    assert requested(of(jobs, "parquet"), "open", kind="reader") == 4 * M
+
+
+def test_a_shuffle_up_to_the_threshold(jobs: dict[str, Accesses]) -> None:
+    numbers = of(jobs, "few")
+    assert requested(numbers, "open", kind="shuffle") == 3 * M * R
+    assert requested(numbers, "open", phase="shuffle read") == 2 * M * R
+    assert requested(numbers, "create", kind="shuffle") == M * R + 3 * M
+    assert requested(numbers, "unlink", phase="shuffle write") == M * R
+
+
+def test_a_shuffle_beyond_the_threshold(jobs: dict[str, Accesses]) -> None:
+    numbers = of(jobs, "many")
+    assert requested(numbers, "open", kind="shuffle") == 2 * M * MORE
+    assert requested(numbers, "open", phase="shuffle write") == 0
+    assert requested(numbers, "create", kind="shuffle") == 3 * M
+
+
+def test_evicted_blocks_are_written_once_and_read_again(jobs: dict[str, Accesses]) -> None:
+    first, again = of(jobs, "evict"), of(jobs, "again")
+    assert requested(first, "create", phase="eviction") == M
+    assert requested(again, "create", kind="eviction") == 0
+    assert requested(again, "open", phase="re-read") == M
+
+
+def test_stages_are_those_of_the_event_log(jobs: dict[str, Accesses]) -> None:
+    phases = {group.names["phase"] for group in of(jobs, "all").groups}
+    assert {"map", "result", "outside of stages", "shuffle write", "shuffle read"} <= phases

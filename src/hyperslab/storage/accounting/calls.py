@@ -164,12 +164,9 @@ class Calls:
         asked = call.arguments.rpartition('"')[2]
         if "O_TMPFILE" in asked:
             return self._of(call, "create", _opened(f"0<{call.path}>") or path)
-        operation = "open"
-        if ("O_EXCL" in asked and "O_CREAT" in asked) or (
-            ("O_CREAT" in asked or call.name == "creat") and path not in self._there
-        ):
-            operation = "create"
-        return self._of(call, operation, path)
+        makes = "O_CREAT" in asked or call.name == "creat"
+        is_new = "O_EXCL" in asked or path not in self._there
+        return self._of(call, "create" if makes and is_new else "open", path)
 
     def _copy(self, call: Call) -> Iterator[Access]:
         """A copy from one descriptor to another."""
