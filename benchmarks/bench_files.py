@@ -2,10 +2,11 @@
 
     python -m benchmarks.bench_files [--files 2000] [--repeats 5] [--folder DIR]
 
-`names` makes, looks at, reads and removes so many small files one after the other, and does
-nothing else: no program asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts
-and imports NumPy, `computing` adds numbers up. Of each repetition the ratio of the time counted to the time
-alone is taken, and of these the median; of `names` also the time that each operation takes longer.
+`names` makes, looks at, reads and removes so many small files one after the other, and nothing
+else: no program asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts and
+imports NumPy, `computing` adds numbers up. Of each repetition the ratio of the time counted to the
+time alone is taken, and of these the median; of `names` also the time that each operation takes
+longer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from benchmarks.arguments import sized
@@ -95,8 +97,8 @@ def _measured(
     """Seconds of a program alone and by every way, in turns whose order is drawn."""
     before = Path.cwd()
     os.chdir(folder)
-    runs: dict[str, Callable[[], object]] = {"alone": lambda: subprocess.run(command, check=True)}
-    runs |= {way: lambda chosen=one: count_files(command, chosen) for way, one in ways.items()}
+    runs: dict[str, Callable[[], object]] = {"alone": partial(subprocess.run, command, check=True)}
+    runs |= {way: partial(count_files, command, chosen) for way, chosen in ways.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     try:
         for turn in range(repeats + 1):

@@ -35,13 +35,11 @@ def main(folder: Path, mappers: int, reducers: int, more: int) -> None:
     few, many = (
         Size(partitions=mappers, reducers=number, keys=KEYS) for number in (reducers, more)
     )
+    context.parallelize(range(1000), mappers).saveAsTextFile(text)
+    spark.range(0, 1000, 1, mappers).write.parquet(table)
     evicted = context.parallelize(range(mappers), mappers).persist(StorageLevel.DISK_ONLY)
     schema = spark.range(mappers).schema
     jobs: dict[str, Callable[[], object]] = {
-        "make": lambda: (
-            context.parallelize(range(1000), mappers).saveAsTextFile(text),
-            spark.range(0, 1000, 1, mappers).write.parquet(table),
-        ),
         "text": context.textFile(text, mappers).count,
         "parquet": lambda: spark.read.schema(schema).parquet(table).agg({"id": "sum"}).collect(),
         "few": lambda: group_by_worst(context, few),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -73,9 +74,7 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
 def _outcomes(client: Any, asked: Rounds) -> list[Outcome]:
     if asked.workload == IDLE:
         return [timed(0, lambda: time.sleep(asked.idle_s))]
-    return [
-        timed(number, lambda n=number: _round(client, asked, n)) for number in range(asked.rounds)
-    ]
+    return [timed(number, partial(_round, client, asked, number)) for number in range(asked.rounds)]
 
 
 def _warm_up(client: Any, asked: Rounds) -> None:

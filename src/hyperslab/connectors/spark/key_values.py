@@ -107,7 +107,7 @@ def _texts(partition: int, size: Size) -> Iterator[tuple[str, str]]:
 
 def _pairs(context: Any, size: Size, of: Callable[[int, Size], Iterator[Any]]) -> Any:
     parts = context.parallelize(range(size.partitions), size.partitions)
-    return parts.flatMap(functools.partial(of, size=size))
+    return parts.flatMap(lambda partition: of(partition, size))
 
 
 def _second(pair: tuple[Any, Any]) -> tuple[int, int]:
@@ -148,14 +148,14 @@ def agg_by_key_naive(context: Any, size: Size) -> Found:
 def sort_by_key(context: Any, size: Size) -> Found:
     """Texts in the order of their keys: how many, their sum, and whether they are in order."""
     ordered = _pairs(context, size, _texts).sortByKey(numPartitions=size.reducers)
-    parts = [part for part in ordered.mapPartitions(_seen).collect() if part.count]
+    parts = [part for part in ordered.mapPartitions(_seen).collect() if part.number]
     follow = all(earlier.last <= later.first for earlier, later in pairwise(parts))
     in_order = follow and all(part.is_sorted for part in parts)
-    return sum(part.count for part in parts), sum(part.total for part in parts), int(in_order)
+    return sum(part.number for part in parts), sum(part.total for part in parts), int(in_order)
 
 
 class _Part(NamedTuple):
-    count: int
+    number: int
     total: int
     first: str
     last: str
@@ -163,17 +163,17 @@ class _Part(NamedTuple):
 
 
 def _seen(pairs: Iterator[tuple[str, str]]) -> Iterator[_Part]:
-    count = total = 0
+    number = total = 0
     first = last = ""
     is_sorted = True
     for key, value in pairs:
-        if not count:
+        if not number:
             first = last = key
         is_sorted = is_sorted and last <= key
         last = key
-        count += 1
+        number += 1
         total += int(value)
-    yield _Part(count, total, first, last, is_sorted)
+    yield _Part(number, total, first, last, is_sorted)
 
 
 def count(context: Any, size: Size) -> Found:

@@ -49,7 +49,8 @@ class Words:
         """Rows that say a word."""
         if word not in self.words:
             return np.zeros(len(self.numbers), bool)
-        return self.numbers == self.words.index(word)
+        found: Bools = self.numbers == self.words.index(word)
+        return found
 
     def set(self, rows: Bools, word: str) -> None:
         """Have some rows say another word."""

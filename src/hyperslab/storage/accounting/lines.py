@@ -68,7 +68,8 @@ class Lines:
         """What a line says; None for one that says nothing new of files."""
         words = line.split(None, 2)
         if len(words) < 3:
-            return self._give_up(line)
+            self._give_up(line)
+            return None
         thread, start_ns, text = int(words[0]), _nanoseconds(words[1]), words[2]
         if text.startswith(_ENDED):
             self._begun.pop(thread, None)
@@ -80,7 +81,8 @@ class Lines:
             return None
         if resumed := _RESUMED.match(text):
             if thread not in self._begun:
-                return self._give_up(line)
+                self._give_up(line)
+                return None
             start_ns, beginning = self._begun.pop(thread)
             text = beginning + text[resumed.end() :]
         return self._call(thread, start_ns, text)
@@ -88,7 +90,8 @@ class Lines:
     def _call(self, thread: int, start_ns: int, text: str) -> Call | None:
         found = _CALL.match(text)
         if found is None:
-            return self._give_up(text)
+            self._give_up(text)
+            return None
         if found["result"] == _GIVEN_UP:
             return None
         duration_ns = 0

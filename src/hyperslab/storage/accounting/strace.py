@@ -121,11 +121,10 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         """Take every line; the rest goes unread once one has led to a failure."""
-        text = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
-        with open(self._descriptor, **text) as lines:
+        with open(self._descriptor, "rb") as lines:
             try:
                 for line in lines:
-                    self._threads.take(line.rstrip("\n"))
+                    self._threads.take(os.fsdecode(line.rstrip(b"\n")))
                 self._threads.finish()
             except Exception as failure:  # noqa: BLE001 - raised where the command has ended
                 self.failure = failure
