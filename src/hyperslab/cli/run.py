@@ -371,9 +371,7 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
-    if count_files:
-        return run_counted(options, out, quiet, detach or netlab is not None)
-    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
+    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, count_files)
 
 
 def _begin(engine: str, connect: str) -> None:
@@ -414,10 +412,13 @@ def _carry_out(
     verbose: bool,
     detach: bool,
     netlab: Path | None,
+    count_files: bool,
 ) -> int:
     """Run a pipeline, and tell what came of it, or leave it to jobs, or to the same command in a
-    laboratory. Returns the exit status.
+    laboratory or under strace. Returns the exit status.
     """
+    if count_files:
+        return run_counted(options, out, quiet, detach or netlab is not None)
     if netlab is not None:
         return run_in_laboratory(netlab, options, out, quiet, detach)
     if detach:

@@ -25,7 +25,7 @@ class Counted:
     """A command that has ended, and its operations on files."""
 
     status: int
-    "Its exit status, as a shell has it."
+    "Exit status of the command, as a shell has it."
     chosen: Chosen
     numbers: FileNumbers
     accesses: Accesses | None

@@ -35,7 +35,7 @@ class CountedRun:
 
     status: int
     numbers: FileNumbers | None
-    "By phase and kind; None of a run that has left no trace."
+    "Numbers by phase and kind; None of a run that has left no trace."
 
 
 def count_run(arguments: Sequence[str], out: Path, has_page: bool) -> CountedRun:
@@ -94,7 +94,8 @@ def _parts(meta: dict[str, Any]) -> list[Window]:
     """Start, tasks and end of a run, by the wall clock."""
     anchor = meta["wall_anchor"]
     wall_ns = anchor["time_ns"] - anchor["monotonic_ns"]
-    ready_ns, end_ns = meta["ready_ns"] + wall_ns, meta["end_ns"] + wall_ns
+    ready_ns = meta["ready_ns"] + wall_ns
+    end_ns = meta["end_ns"] + wall_ns
     return [
         Window("start", 0, ready_ns),
         Window("tasks", ready_ns, end_ns),

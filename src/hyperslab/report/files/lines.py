@@ -24,7 +24,8 @@ def sentence(numbers: FileNumbers) -> str:
         return "There were no operations on files."
     read, written = (total.nbytes(name) for name in ("read", "write"))
     moved = f"{show_bytes(read)} read and {show_bytes(written)} written"
-    seconds, on_names = total.seconds(), total.seconds(*ON_NAMES)
+    seconds = total.seconds()
+    on_names = total.seconds(*ON_NAMES)
     if not seconds or on_names is None:
         return f"{_counts(total)} on files, {moved}."
     share = on_names / seconds
@@ -37,7 +38,7 @@ def sentence(numbers: FileNumbers) -> str:
 
 
 def _mostly(numbers: FileNumbers, is_of_names: bool) -> str:
-    """Which group that is for the most part."""
+    """Name the group that this is for the most part."""
     chosen = ON_NAMES if is_of_names else ON_DATA
     groups = [group for group in numbers.groups if group.names and group.seconds(*chosen)]
     if len(numbers.groups) < 2 or not groups:
@@ -97,17 +98,19 @@ def _labels(group: Group, labels: Sequence[str]) -> list[str]:
 
 def _row(group: Group) -> list[str]:
     """Openings asked for and done, the other operations, bytes and time."""
-    opened = group.operations.get("open")
     others = group.requested() - group.requested(*_SHOWN)
     seconds = group.seconds()
+    took = ""
+    if seconds is not None:
+        took = show_seconds(seconds)
     return [
         f"{group.requested('open', 'create'):,}",
-        f"{opened.actual if opened else 0:,}",
+        f"{group.actual('open'):,}",
         *(f"{group.requested(name):,}" for name in COLUMNS),
         f"{others:,}",
         show_bytes(group.nbytes("read")),
         show_bytes(group.nbytes("write")),
-        "" if seconds is None else show_seconds(seconds),
+        took,
     ]
 
 

@@ -36,6 +36,11 @@ class Group:
         chosen = names or self.operations
         return sum(self.operations[name].requested for name in chosen if name in self.operations)
 
+    def actual(self, name: str) -> int:
+        """Number of such operations that were done."""
+        count = self.operations.get(name)
+        return count.actual if count is not None else 0
+
     def nbytes(self, name: str) -> int:
         """Bytes of such operations."""
         count = self.operations.get(name)
@@ -59,7 +64,7 @@ class FileNumbers:
     "How they were counted."
     total: Group
     groups: tuple[Group, ...]
-    "Those that take most time first, or of which there are most."
+    "Groups that take most time first, or that have most operations."
     seconds: float | None
     "Wall time in which they were counted."
     notes: tuple[str, ...]
@@ -72,8 +77,8 @@ class FileNumbers:
     def from_json(cls, record: Mapping[str, Any]) -> FileNumbers:
         """Numbers of such a record."""
         groups = tuple(_read_group(one) for one in record["groups"])
-        total, notes = _read_group(record["total"]), tuple(record["notes"])
-        return cls(record["way"], total, groups, record["seconds"], notes)
+        total = _read_group(record["total"])
+        return cls(record["way"], total, groups, record["seconds"], tuple(record["notes"]))
 
 
 def _read_group(record: Mapping[str, Any]) -> Group:
@@ -149,7 +154,8 @@ def _apart(columns: Sequence[Words], number: int) -> Iterator[tuple[tuple[str, .
 
 def _group(accesses: Accesses, rows: Any, names: dict[str, str]) -> Group:
     each = {name: column[rows] for name, column in accesses.columns.items()}
-    codes, size = each["operation"], len(OPERATIONS)
+    codes = each["operation"]
+    size = len(OPERATIONS)
     counts = np.bincount(codes, minlength=size)
     failed = np.bincount(codes, weights=each["has_failed"], minlength=size)
     nbytes = np.bincount(codes, weights=each["nbytes"], minlength=size)

@@ -70,7 +70,9 @@ class Lines:
         if len(words) < 3:
             self._give_up(line)
             return None
-        thread, start_ns, text = int(words[0]), _nanoseconds(words[1]), words[2]
+        thread = int(words[0])
+        start_ns = _nanoseconds(words[1])
+        text = words[2]
         if text.startswith(_ENDED):
             self._begun.pop(thread, None)
             return Ended(thread)
