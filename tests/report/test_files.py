@@ -167,11 +167,23 @@ def test_slow_scratch_is_what_takes_long_for_each_name() -> None:
     slow = of(shuffling(10.0))
     assert (slow.phases, slow.operations) == (("shuffle read",), 200)
     assert (slow.seconds, slow.data_s) == (pytest.approx(2.0), pytest.approx(0.01))
+    assert slow.elsewhere_s == 0.0
     assert of(shuffling(0.1)) is None
     assert of(shuffling(10.0, number=0)) is None
     fast = shuffling(1.0)
     fast.columns["duration_ns"][200] = 10**9
     assert of(fast) is None
+
+
+def test_a_machine_that_is_slow_at_all_files_has_no_slow_scratch() -> None:
+    rows = [(n, 10, "open", INDEX, 0, False) for n in range(50)]
+    rows += [(n, 10, "stat", "/in/a", 0, False) for n in range(50)]
+    groups = numbers_of(collected(*rows), place_of, ("phase",)).groups
+    assert slow_scratch(groups) is None
+    faster = [(n, 1, "stat", "/in/a", 0, False) for n in range(50)]
+    found = slow_scratch(numbers_of(collected(*rows[:50], *faster), place_of, ("phase",)).groups)
+    assert found is not None
+    assert found.excess_s == pytest.approx(50 * 0.009)
 
 
 def test_the_verdict_names_slow_scratch_and_the_remedy() -> None:

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.apps.files.counting import count_files
 from hyperslab.errors import UsageError
-from hyperslab.storage.accounting import fuse
+from hyperslab.storage.accounting import fuse, strace
 from hyperslab.storage.accounting.choosing import choose
+from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import mounts
-from tests.storage.emulation.tiers import require_program
+from tests.storage.emulation.tiers import mounted, require_program
+from tests.system.clusters import spark
+from tests.system.clusters.required import required
 
 PROGRAM = """
 import os
@@ -65,3 +69,21 @@ def test_nothing_stays_mounted_when_there_is_no_program(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no-such-program: there is no such program"):
         fuse.count(["no-such-program"], os.environ, tmp_path)
     assert not [one for one in mounts() if one.mount_point == str(tmp_path)]
+
+
+@pytest.mark.timeout(300)  # Java starts under strace
+def test_a_shuffle_on_a_metadata_server_is_told_what_to_do(in_memory: Path, tmp_path: Path) -> None:
+    required(strace.why_not())
+    required(spark.missing())
+    sizes = ("partitions=4", "reducers=4", "keys=30", "rounds=3", "warmups=0")
+    given = [word for size in sizes for word in ("--param", size)]
+    program = [sys.executable, "-m", "hyperslab.apps.experiment.programs", "spark-pairs"]
+    command = [*program, "group-by-worst", "--out", str(tmp_path / "out"), "--workers", "2", *given]
+    scratch = in_memory / "scratch"
+    scratch.mkdir()
+    with mounted(scratch, Settings(metadata_s=0.003)):
+        environment = {**os.environ, "SPARK_LOCAL_DIRS": str(scratch)}
+        counted = count_files(command, choose("strace", None), ("phase",), environment)
+    assert counted.status == 0
+    assert "threads waited for names and attributes of files for shuffle" in counted.advice
+    assert "--scratch image:DIR" in counted.advice

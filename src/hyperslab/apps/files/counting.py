@@ -18,6 +18,7 @@ from hyperslab.report.verdict.finding import NOTABLE
 from hyperslab.storage.accounting import fuse, moved, strace
 from hyperslab.storage.accounting.choosing import Chosen
 from hyperslab.storage.accounting.kinds import place_of
+from hyperslab.trace import union_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,14 @@ def numbers_by(accesses: Accesses, by: Sequence[str]) -> FileNumbers:
 
 
 def advice_of(accesses: Accesses) -> str:
-    """What to do about a scratch space that keeps a command waiting; '' for nothing."""
-    numbers = numbers_of(accesses, place_of, ("phase",))
+    """What to do about a scratch space that keeps a command, or the stages of its Spark, waiting;
+    '' for nothing.
+    """
+    windows = windows_of(logs_among(_written(accesses)))
+    numbers = numbers_of(accesses, place_of, ("phase",), windows)
     found = slow_scratch(numbers.groups)
-    if found is None or not numbers.seconds or found.seconds < NOTABLE * numbers.seconds:
+    seconds = union_ns([(one.start_ns, one.end_ns) for one in windows]) / 1e9
+    if found is None or found.excess_s < NOTABLE * (seconds or numbers.seconds or 0.0):
         return ""
     return f"{found.sentence_of_command()} {found.evidence()} {ADVICE}"
 

@@ -15,8 +15,9 @@ from hyperslab.units import show_count, show_list, show_seconds, show_share
 
 PHASES = (SHUFFLE_WRITE, SHUFFLE_READ, EVICTION, REREAD)
 SLOW_S = 3e-4
-"""Time of an operation on names above which a file system is slow at them: a local one takes some
-microseconds, and strace adds up to a tenth of a millisecond.
+"""Time by which an operation on names of scratch space takes longer than one on other files, above
+which that space is slow at them: both hold what strace and a busy machine add, a local file system
+takes some microseconds, and a server a round trip and its queue.
 """
 ADVICE = (
     "Put what is shuffled and evicted into an image on that storage, or into memory (--scratch"
@@ -35,11 +36,18 @@ class SlowScratch:
     "Time of all threads together."
     data_s: float
     "Time of the bytes."
+    elsewhere_s: float
+    "Mean time of an operation on names of other files; 0 where there were none."
 
     @property
     def each_s(self) -> float:
         """Mean time of an operation."""
         return self.seconds / self.operations
+
+    @property
+    def excess_s(self) -> float:
+        """Time beyond that of as many operations elsewhere."""
+        return self.seconds - self.operations * self.elsewhere_s
 
     def sentence(self, share: float) -> str:
         """What limited a run, of whose slots' time it is so much."""
@@ -60,8 +68,8 @@ class SlowScratch:
         """The numbers that this rests on."""
         return (
             f"{show_count(self.operations, 'operation')} took {show_seconds(self.each_s)} each,"
-            f" {show_seconds(self.seconds)} in all; reading and writing took"
-            f" {show_seconds(self.data_s)}."
+            f" {show_seconds(self.seconds)} in all ({show_seconds(self.elsewhere_s)} each on other"
+            f" files); reading and writing took {show_seconds(self.data_s)}."
         )
 
 
@@ -70,13 +78,21 @@ def slow_scratch(groups: Sequence[Group]) -> SlowScratch | None:
     shuffled or evicted.
     """
     chosen = [group for group in groups if group.names.get("phase") in PHASES]
-    operations = sum(group.requested(*ON_NAMES) for group in chosen)
+    others = [group for group in groups if group not in chosen]
+    operations, seconds = _names_of(chosen)
     if not operations:
         return None
-    seconds = sum(group.seconds(*ON_NAMES) or 0.0 for group in chosen)
+    number, elsewhere_s = _names_of(others)
     data_s = sum(group.seconds("read", "write") or 0.0 for group in chosen)
     phases = tuple(name for name in PHASES if any(one.names["phase"] == name for one in chosen))
-    found = SlowScratch(phases, operations, seconds, data_s)
-    if found.each_s < SLOW_S or seconds < data_s:
+    each_elsewhere_s = elsewhere_s / max(1, number)
+    found = SlowScratch(phases, operations, seconds, data_s, each_elsewhere_s)
+    if found.excess_s < SLOW_S * operations or seconds < data_s:
         return None
     return found
+
+
+def _names_of(groups: Sequence[Group]) -> tuple[int, float]:
+    """Number of operations on names, and their time."""
+    number = sum(group.requested(*ON_NAMES) for group in groups)
+    return number, sum(group.seconds(*ON_NAMES) or 0.0 for group in groups)

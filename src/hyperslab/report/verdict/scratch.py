@@ -18,7 +18,7 @@ def slow_metadata(evidence: Evidence, summary: Summary) -> list[Finding]:
     found = slow_scratch(numbers.groups)
     if found is None:
         return []
-    share = min(1.0, found.seconds / total_s)
+    share = min(1.0, found.excess_s / total_s)
     if share < NOTABLE:
         return []
     return [Finding("slow-scratch", found.sentence(share), found.evidence(), ADVICE, share)]
