@@ -10,6 +10,7 @@ from hyperslab.cli.destination import refusal_of
 from hyperslab.cli.line import line_without
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.driver.options import Options
+from hyperslab.engines.facts import facts_of
 from hyperslab.errors import UsageError
 from hyperslab.storage.location import local_folder
 
@@ -23,10 +24,10 @@ def run_counted(options: Options, out: str, quiet: bool, is_elsewhere: bool) -> 
     from hyperslab.apps.files.runs import count_run
     from hyperslab.report.files.lines import sentence
 
-    if is_elsewhere or options.connect:
+    if is_elsewhere or options.connect or facts_of(options.engine).batch_system:
         raise UsageError(
             f"{FLAG} counts what this host's processes of the run do: leave out --connect, --detach"
-            " and --netlab"
+            " and --netlab, and take an engine that submits no jobs"
         )
     if refusal := refusal_of(out):
         raise UsageError(refusal)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.accesses import OPERATIONS, Accesses
+from hyperslab.apps.experiment.process import _numbers
 from hyperslab.report.files.page import phases_in
 from hyperslab.storage.accounting import strace
 from hyperslab.trace import Trace
@@ -75,6 +76,7 @@ def test_our_reader_opens_a_file_once_for_each_task(tmp_path: Path, engine: str)
     assert "<h2>Operations on files</h2>" in _written_again(out, tmp_path / "again.html")
     numbers = json.loads((folder / "numbers.json").read_text())
     assert numbers["file_operations"] == len(accesses)
+    assert _numbers(out)["file_operations"] == len(accesses)  # what an experiment keeps of a trial
     phases = phases_in(Trace.load(folder / "trace.parquet").meta)
     assert phases is not None
     assert {group.names["phase"] for group in phases.groups} == {"start", "tasks", "end"}
