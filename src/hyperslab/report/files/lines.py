@@ -82,7 +82,10 @@ def table(numbers: FileNumbers) -> list[str]:
     total = ["all", *[""] * (len(labels) - 1)][: len(labels)]
     rows.append([*total, *_row(numbers.total)])
     places = [*(group.names.get("directory", "") for group in shown), ""]
-    lines = _aligned([headings, *rows], len(labels), ["directory", *places])
+    last = ""
+    if _is_in(numbers, "directory"):
+        last = "directory"
+    lines = _aligned([headings, *rows], len(labels), [last, *places])
     if len(numbers.groups) > ROWS:
         lines.append(f"  the {ROWS} that take most of {len(numbers.groups):,}")
     return lines
