@@ -42,6 +42,8 @@ ROOMS = {
 }
 LEAVES = {
     "__init__",
+    "accesses",
+    "columns",
     "errors",
     "markup",
     "native",
@@ -51,7 +53,7 @@ LEAVES = {
     "traffic",
     "units",
 }
-"The modules at the root: they import nothing of the package."
+"The modules at the root: they import nothing of the package, but for columns."
 
 HEADLESS = re.compile(
     "(As|At|Before|Below|Beside|Between|By|For|From|In|Instead|Into|Its|Of|On|Over|Per|That|Those"

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from hyperslab.columns import number_column, places_of, word_column
+
 TRAFFIC_VERSION = 1
 FILE = "messages.parquet"
 "Name of the file that lies beside the trace of a run."
@@ -189,14 +191,14 @@ class Traffic:
         each = self.columns
         table = pa.table(
             {
-                "time_ns": _numbers(each["time_ns"], pa.int64()),
-                "message": _numbers(each["message"], pa.int64()),
-                "source": _words(each["source"], self.addresses),
-                "target": _words(each["target"], self.addresses),
-                "operation": _words(each["operation"], self.operations),
-                "count": _numbers(each["count"], pa.int32()),
-                "nbytes": _numbers(each["nbytes"], pa.int64()),
-                "kind": _words(each["is_sent"].astype("i4"), ["received", "sent"]),
+                "time_ns": number_column(each["time_ns"], pa.int64()),
+                "message": number_column(each["message"], pa.int64()),
+                "source": word_column(each["source"], self.addresses),
+                "target": word_column(each["target"], self.addresses),
+                "operation": word_column(each["operation"], self.operations),
+                "count": number_column(each["count"], pa.int32()),
+                "nbytes": number_column(each["nbytes"], pa.int64()),
+                "kind": word_column(each["is_sent"].astype("i4"), ["received", "sent"]),
             }
         )
         told = table.replace_schema_metadata({"hyperslab": json.dumps(about)})
@@ -219,11 +221,11 @@ class Traffic:
         columns = {name: table[name].to_numpy() for name in _PLAIN}
         addresses: dict[str, int] = {}
         operations: dict[str, int] = {}
-        columns["source"] = _places(table["source"], addresses)
-        columns["target"] = _places(table["target"], addresses)
-        columns["operation"] = _places(table["operation"], operations)
+        columns["source"] = places_of(table["source"], addresses)
+        columns["target"] = places_of(table["target"], addresses)
+        columns["operation"] = places_of(table["operation"], operations)
         kinds = {"received": 0, "sent": 1}
-        columns["is_sent"] = _places(table["kind"], kinds).astype(bool)
+        columns["is_sent"] = places_of(table["kind"], kinds).astype(bool)
         origin, meta = about["origin"], about["meta"]
         return cls(columns, list(addresses), list(operations), origin, meta)
 
@@ -239,36 +241,3 @@ _COLUMNS = {
     "is_sent": "?",
 }
 _PLAIN = ("time_ns", "message", "count", "nbytes")
-
-
-def _numbers(values: Any, arrow_type: Any) -> Any:
-    """An array of Arrow, from a buffer: Arrow imports pandas to convert what is none."""
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(values)])
-
-
-def _words(places: Any, words: list[str]) -> Any:
-    """Words by their places in a list, as Arrow keeps words that occur often."""
-    import pyarrow as pa
-
-    encoded = [word.encode() for word in words]
-    ends = [0]
-    for word in encoded:
-        ends.append(ends[-1] + len(word))
-    offsets = b"".join(end.to_bytes(4, "little") for end in ends)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    dictionary = pa.Array.from_buffers(pa.string(), len(words), buffers)
-    return pa.DictionaryArray.from_arrays(_numbers(places, pa.int32()), dictionary)
-
-
-def _places(column: Any, known: dict[str, int]) -> Any:
-    """Places of a column's words among those that are known, to which new ones are added."""
-    import numpy as np
-
-    found = [np.empty(0, np.int32)]
-    for chunk in column.chunks:
-        words = chunk.dictionary.to_pylist()
-        numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
-        found.append(numbers[chunk.indices.to_numpy()])
-    return np.concatenate(found)

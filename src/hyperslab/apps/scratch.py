@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.errors import UsageError, told_in_python
-from hyperslab.machine.child import run_command
+from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.plan.written import parse_size
 from hyperslab.storage.scratch import program, sizing
 from hyperslab.storage.scratch.making import AUTO, Wish, create
@@ -130,10 +130,7 @@ def _excuses(made: Scratch) -> list[str]:
 
 def _run(made: Scratch, words: Sequence[str]) -> int:
     environment = {**os.environ, **surroundings(made)}
-    try:
-        return run_command([*program.prefix(made), *words], environment)
-    except OSError as error:
-        raise UsageError(f"{words[0]} cannot be run: {error.strerror}") from error
+    return run_in_foreground([*program.prefix(made), *words], environment, words[0])
 
 
 def surroundings(made: Scratch) -> dict[str, str]:

@@ -111,6 +111,15 @@ RecordMessages = Annotated[
         rich_help_panel=ENGINE,
     ),
 ]
+CountFiles = Annotated[
+    bool,
+    Opt(
+        "--count-files",
+        help="Count the operations on files of the run and all its processes on this host, by"
+        " strace (see 'hyperslab trace-files').",
+        rich_help_panel=ENGINE,
+    ),
+]
 Retries = Annotated[
     int,
     Opt(

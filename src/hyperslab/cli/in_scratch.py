@@ -25,7 +25,7 @@ def run_with_scratch(text: str, pipeline: Pipeline, options: Options, quiet: boo
         )
     sources = [source for each in pipeline.inputs.values() for source in each.sources]
     wish = wish_for_run(text, sum(source.nbytes for source in sources))
-    ended = run_in_scratch(wish, [*itself(), *line_without(FLAG)])
+    ended = run_in_scratch(wish, itself(line_without(FLAG)))
     for note in ended.notes:
         mention(f"warning    {note}", quiet=quiet)
     return ended.status

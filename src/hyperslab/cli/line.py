@@ -12,8 +12,10 @@ def keep_line(words: Sequence[str]) -> None:
     _words[:] = words
 
 
-def line_without(*flags: str) -> list[str]:
-    """The words of this command, without flags and their values."""
+def line_without(*flags: str, switches: Sequence[str] = ()) -> list[str]:
+    """The words of this command, without flags and their values, and without flags that have
+    none.
+    """
     kept = []
     is_value = False
     for word in _words:
@@ -21,6 +23,8 @@ def line_without(*flags: str) -> list[str]:
             is_value = False
         elif word in flags:
             is_value = True
+        elif word in switches:
+            continue
         elif word.partition("=")[0] not in flags:
             kept.append(word)
     return kept

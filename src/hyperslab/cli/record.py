@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +12,11 @@ from hyperslab.cli import document
 from hyperslab.cli.decode import tell
 from hyperslab.cli.flags import Json
 from hyperslab.errors import MissingExtra, RunStopped, UsageError
+from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import FILE, Traffic
 
 Opt = typer.Option
-
-SIGNAL = 128
-"Exit status of a shell for a command that signal 0 would end."
 
 
 def record(
@@ -40,7 +36,7 @@ def record(
     """
     _require_new(out)
     out.mkdir(parents=True, exist_ok=True)
-    status = _run(command, out)
+    status = run_in_foreground(command, {**os.environ, **_settings(out)})
     traffic = _gathered(out)
     if not traffic.meta["processes"]:
         raise RunStopped(
@@ -60,29 +56,6 @@ def record(
 def _require_new(out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"-o {out}: is not empty; give another directory")
-
-
-def _run(command: list[str], out: Path) -> int:
-    """Run a command to its end; returns its exit status as a shell has it."""
-    environment = {**os.environ, **_settings(out)}
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
-    try:
-        status = subprocess.run(
-            command, env=environment, check=False, preexec_fn=_take_interrupts
-        ).returncode
-    except FileNotFoundError:
-        raise UsageError(f"{command[0]}: there is no such program") from None
-    except PermissionError:
-        raise UsageError(f"{command[0]}: cannot be run as a program") from None
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if status < 0:
-        return SIGNAL - status
-    return status
-
-
-def _take_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _settings(out: Path) -> dict[str, str]:

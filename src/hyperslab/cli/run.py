@@ -19,6 +19,7 @@ from hyperslab.arrays.encoding import Encoding
 from hyperslab.blocks.gathering import gather
 from hyperslab.cli.commands import Given, of_commands
 from hyperslab.cli.companions import join
+from hyperslab.cli.counted import run_counted
 from hyperslab.cli.destination import refusal_of, with_end
 from hyperslab.cli.flags import (
     BLOCKS,
@@ -29,6 +30,7 @@ from hyperslab.cli.flags import (
     INPUTS,
     OUTPUTS,
     Axis,
+    CountFiles,
     Engine,
     FailFast,
     Granularity,
@@ -337,6 +339,7 @@ def run(
     report: Report = True,
     live: Live = False,
     record_messages: RecordMessages = False,
+    count_files: CountFiles = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -384,7 +387,7 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
-    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, scratch)
+    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, scratch, count_files)
 
 
 def _of_function(given: Given) -> Pipeline:
@@ -456,10 +459,13 @@ def _carry_out(
     detach: bool,
     netlab: Path | None,
     scratch: str,
+    count_files: bool,
 ) -> int:
     """Run a pipeline, and tell what came of it, or leave it to jobs, or to the same command in a
-    laboratory or with scratch. Returns the exit status.
+    laboratory, with scratch or under strace. Returns the exit status.
     """
+    if count_files:
+        return run_counted(options, out, quiet, detach or netlab is not None)
     if scratch:
         return run_with_scratch(scratch, pipeline, options, quiet)
     if netlab is not None:

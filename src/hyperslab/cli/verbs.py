@@ -5,7 +5,7 @@ summaries alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -84,6 +84,10 @@ SUMMARIES = {
         "Make directories for temporary files in which names cost nothing, on storage where they"
         " do, and run commands with them."
     ),
+    "trace-files": (
+        "Run COMMAND and count its operations on files, with those of all that it starts: by"
+        " directory, by kind of file, by phase."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "probe": (
         "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
@@ -129,8 +133,8 @@ SUB_VERBS: dict[str, dict[str, str]] = {
 package. A path of such a name is written ./list.
 """
 
-TAKE_A_COMMAND = (("netlab", "exec"), ("scratch", "exec"))
-"The verbs after whose first argument all else is another command, with options of that one."
+TAKE_A_COMMAND = (("netlab", "exec"), ("scratch", "exec"), ("trace-files",))
+"Verbs that end with another command, which has options of its own."
 
 
 class Interrupted(Exception):
@@ -147,21 +151,38 @@ class Verb(TyperCommand):
         name = str(self.name)
         following = SUB_VERBS.get(name, {})
         if not args or args[0] not in following:
-            return load(name).make_context(info_name, args, *rest, **more)
+            verb = _parsing(load(name), (name,))
+            return verb.make_context(info_name, args, *rest, **more)
         word, *left = args
-        verb = load(word, following[word])
-        if (name, word) in TAKE_A_COMMAND:
-            verb.allow_interspersed_args = False
+        verb = _parsing(load(word, following[word]), (name, word))
         return verb.make_context(f"{info_name} {word}", left, *rest, **more)
+
+
+def takes_a_command(words: Sequence[str]) -> bool:
+    """Whether a line begins with a verb that ends with another command."""
+    return any(tuple(words[: len(verb)]) == verb for verb in TAKE_A_COMMAND)
+
+
+def _parsing(verb: Any, words: tuple[str, ...]) -> Any:
+    """A verb that leaves the options of a command behind it alone, if it takes one."""
+    if takes_a_command(words):
+        verb.allow_interspersed_args = False
+    return verb
 
 
 def load(name: str, place: str = "") -> Any:
     """The verb's command with its flags, of its module."""
-    module, _, function = (place or f"{name}:{name}").partition(":")
+    module, _, function = (place or _own_place(name)).partition(":")
     verb = getattr(import_module(f"hyperslab.cli.{module}"), function)
     app = typer.Typer(add_completion=False)
     app.command(name, cls=PlainCommand, epilog=_epilog(name))(_interruptible(verb))
     return typer.main.get_command(app)
+
+
+def _own_place(name: str) -> str:
+    """Module and function of a verb that follows none."""
+    word = name.replace("-", "_")
+    return f"{word}:{word}"
 
 
 def _epilog(name: str) -> str:

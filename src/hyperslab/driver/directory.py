@@ -28,6 +28,7 @@ run-0001/                one folder per submission, never changed by a later one
     result/              of a reduction, while it is being written
     worker.log           what functions and engines printed
     trace.parquet        every phase of every attempt
+    accesses.parquet     operations on files, where they were counted
     messages.parquet     messages of the engine's processes, where they were kept
     summary.json, provenance.json, failures.json, report.html
     comparison.html      beside other runs, once that was asked for
@@ -140,19 +141,23 @@ class RunDirectory:
         """Folders of all submissions, oldest first."""
         return [folder for _, folder in self._numbered()]
 
+    def newest(self) -> Path | None:
+        """Folder of the newest submission; None where OUT holds none."""
+        return next(reversed(self.submissions()), None)
+
     def _numbered(self) -> list[tuple[int, Path]]:
         found = ((path.name.removeprefix("run-"), path) for path in self.root.glob("run-*"))
         return sorted((int(number), path) for number, path in found if number.isdecimal())
 
     def latest(self) -> Path:
         """Folder of the newest submission. Raises UsageError when OUT holds none."""
-        found = self.submissions()
-        if not found:
+        found = self.newest()
+        if found is None:
             raise UsageError(
                 f"{self.out} holds no run: give the output of a 'hyperslab run' or 'hyperslab"
                 " convert'"
             )
-        return found[-1]
+        return found
 
     def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every submission's folder and plan, oldest first; without those that began nothing.

@@ -108,6 +108,16 @@ def save_records(
     return summary
 
 
+def add_to_trace(folder: Path, name: str, value: Any) -> None:
+    """Add what was learnt of a run once it had ended to the meta of its trace."""
+    path = folder / "trace.parquet"
+    about = load_record(folder / "provenance.json", NO_REPORT)
+    trace = Trace.load(path)
+    trace.meta[name] = value
+    trace.save(path)
+    save_record(folder / "provenance.json", {**about, "trace": checksum_of(path)})
+
+
 def write_report(records: Records, path: Path, has_pictures: bool = True) -> None:
     """Write the page of a submission as one HTML file, with pictures of its data if asked for."""
     r = records

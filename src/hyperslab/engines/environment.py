@@ -38,6 +38,7 @@ KEEP_MEMORY = {
 blocks recur: keep them.
 """
 
+_ITSELF = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
 FIRST_SIGNAL = 128
 "What a shell adds to the number of the signal that ended a command."
 OOM_SCORE = 500
@@ -102,9 +103,9 @@ def interpreted(code: str) -> list[str]:
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
 
 
-def itself() -> list[str]:
-    """The command that runs the command line of hyperslab, with our import path."""
-    return interpreted("sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()")
+def itself(arguments: Sequence[str]) -> list[str]:
+    """The command that runs `hyperslab` with these arguments, with our import path."""
+    return [*interpreted(_ITSELF), *arguments]
 
 
 def bootstrap(module: str, given: Sequence[int | str], setting: str) -> str:

@@ -33,11 +33,13 @@ LET_GO_STATUS = 130
 def main(lifeline: int, command: Sequence[str]) -> int:
     """Run a command to its end, or until the driver is gone or lets go."""
     signal.signal(signal.SIGTERM, lambda *_: _let_go())
+    interrupts = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.fork()
     if child == 0:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.signal(signal.SIGINT, interrupts)
         _become(command, lifeline)
     threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
     status = _wait(child)

@@ -18,6 +18,7 @@ from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import Group, failure_headline, failures_html
+from hyperslab.report.files.page import files_html
 from hyperslab.report.gantt import (
     COLOURS,
     FONT,
@@ -202,6 +203,7 @@ def write_page(
         _pictures(pictures),
         charts_html(trace),
         messages_html(traffic, trace),
+        files_html(trace.meta),
         _totals(summary),
         _slowest(trace),
         _graph(plan, trace),

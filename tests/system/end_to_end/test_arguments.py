@@ -119,6 +119,7 @@ WRONG_FLAGS = [
     ("--live", ["--live=yes"], "does not take a value"),
     ("--netlab", ["--netlab", "a.toml", "--workers", "2"], "the nodes of the laboratory are"),
     ("--record-messages", ["--record-messages"], "not for --engine processes"),
+    ("--count-files", ["--count-files", "--engine", "slurm"], "this host's processes"),
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--verbose", ["--verbose=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),

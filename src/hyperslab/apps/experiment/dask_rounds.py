@@ -4,30 +4,23 @@ messages of the cluster are counted where that is asked for.
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
-from hyperslab.apps.experiment.process import NUMBERS
+from hyperslab.apps.experiment.rounds import Program, save_rounds, submission, timed
 from hyperslab.connectors.dask_arrays import LEAST_CHUNKS, WORKLOADS, computation, is_right
-from hyperslab.driver.directory import RunDirectory, save_status
-from hyperslab.driver.measured import Moments, build_trace
-from hyperslab.driver.submission import save_records, surroundings
+from hyperslab.driver.measured import Moments
 from hyperslab.engines.dask.client import connect
 from hyperslab.engines.dask.recording import Recording
 from hyperslab.errors import RunStopped, UsageError
-from hyperslab.machine.host import Host, describe
-from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 from hyperslab.report.messages.numbers import numbers_of
-from hyperslab.trace import Slot, recording, span
 from hyperslab.traffic import Traffic
-from hyperslab.units import show_count
 
 IDLE = "idle"
 "Workload in which a cluster has nothing to do."
@@ -59,11 +52,8 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
         raise UsageError("dask-arrays runs on a cluster: give the factor slow, or --connect")
     if asked.workload != IDLE:
         computation(asked.workload, asked.array, asked.chunk, asked.seed)
-    directory = RunDirectory(out.absolute())
-    owned = directory.own()
-    try:
-        folder = directory.new_submission(_plan(asked))
-        save_status(folder, "running", {"tasks": asked.rounds})
+    program = Program("dask-arrays", asked.workload, (asked.array, asked.array))
+    with submission(program, out, asked.rounds) as folder:
         client = connect(place)
         _warm_up(client, asked)
         recorder = Recording(client, folder) if record_messages else None
@@ -74,32 +64,23 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
         if recorder is not None:
             recorder.end(is_lost=False)
         client.close()
+        numbers: dict[str, float] = {}
         if recorder is not None:
             traffic = recorder.traffic()
-        _save(folder, asked, outcomes, moments, traffic)
-    finally:
-        os.close(owned)
+            numbers = message_numbers(traffic)
+        save_rounds(folder, program, outcomes, moments, numbers, traffic)
 
 
 def _outcomes(client: Any, asked: Rounds) -> list[Outcome]:
     if asked.workload == IDLE:
-        return [_timed(0, lambda: time.sleep(asked.idle_s))]
-    return [
-        _timed(number, lambda n=number: _round(client, asked, n)) for number in range(asked.rounds)
-    ]
+        return [timed(0, lambda: time.sleep(asked.idle_s))]
+    return [timed(number, partial(_round, client, asked, number)) for number in range(asked.rounds)]
 
 
 def _warm_up(client: Any, asked: Rounds) -> None:
     """Compute something small once, for which workers load what they need. Raises RunStopped."""
     if asked.workload != IDLE:
         _round(client, replace(asked, array=LEAST_CHUNKS * asked.chunk, seed=asked.seed + 100), 0)
-
-
-def _timed(number: int, work: Any) -> Outcome:
-    with recording() as phases, span("compute"):
-        work()
-    slot = str(Slot(os.uname().nodename, os.getpid(), 0))
-    return Outcome(number, 1, "done", phases=tuple(phases), slot=slot)
 
 
 def _round(client: Any, asked: Rounds, number: int) -> None:
@@ -111,47 +92,6 @@ def _round(client: Any, asked: Rounds, number: int) -> None:
     if not is_right(asked.workload, found, asked.array):
         expected = WORKLOADS[asked.workload][1]
         raise RunStopped(f"{asked.workload}: the result is {found!r}, not about {expected:.4g}")
-
-
-def _plan(asked: Rounds) -> dict[str, Any]:
-    """What the page of a run reads of its plan."""
-    source = {"first": asked.workload, "files": 0, "shape": [asked.array] * 2, "kind": "dask"}
-    summary = {
-        "sources": {"source": source},
-        "steps": [{"function": asked.workload, "params": {}}],
-        "end": {"format": "none", "keep": "nothing"},
-        "values": "stored",
-        "boundary": "",
-    }
-    named = f"dask-arrays {asked.workload}"
-    return {"fingerprint": named, "code": named, "tasks": asked.rounds, "summary": summary}
-
-
-def _save(
-    folder: Path,
-    asked: Rounds,
-    outcomes: Sequence[Outcome],
-    moments: Moments,
-    traffic: Traffic | None,
-) -> None:
-    """Write the records of a run, and the numbers beside them."""
-    run = {"engine": "dask-arrays", "workers": 1, "threads": 1, "cpus": Host.here().cpus}
-    labels = [f"round {number}" for number in range(len(outcomes))]
-    meta = {"plan": asked.workload, "labels": labels, "run": run}
-    trace = build_trace(outcomes, [], Tail(folder), moments, meta)
-    save_status(folder, "done", {"tasks": len(outcomes), "done": len(outcomes)})
-    title = f"{asked.workload}: {show_count(len(outcomes), 'round')}"
-    facts = {"engine": "dask-arrays", **surroundings(), **describe()}
-    save_records(folder, trace, title, [], facts, has_page=False, traffic=traffic)
-    seconds = [sum(one.end_ns - one.start_ns for one in done.phases) / 1e9 for done in outcomes]
-    numbers = {
-        "round_min_s": min(seconds),
-        "round_avg_s": fmean(seconds),
-        "round_max_s": max(seconds),
-    }
-    if traffic is not None:
-        numbers |= message_numbers(traffic)
-    (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n")
 
 
 def message_numbers(traffic: Traffic) -> dict[str, float]:

@@ -26,7 +26,7 @@ from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import clause_of
 from hyperslab.workloads.synth import Format
 
-PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays")
+PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays", "spark-pairs")
 "Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.experiment.record import State
+from hyperslab.apps.files.runs import NUMBERS
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_failures
 from hyperslab.engines import keeper
@@ -34,8 +35,6 @@ from hyperslab.report.failures import grouped
 from hyperslab.report.summary import Summary
 from hyperslab.units import show_count, show_seconds
 
-NUMBERS = "numbers.json"
-"Record of numbers that a program has and no summary, beside it."
 KEPT = (
     "trace.parquet",
     "summary.json",

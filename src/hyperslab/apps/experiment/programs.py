@@ -6,6 +6,7 @@
 - `h5py`: blocks of an HDF5 dataset, whole rows along its first axis, read by h5py in a pool of
   processes and reduced to their sum.
 - `dask-arrays`: rounds of a computation on plain Dask arrays, on a cluster (`dask_rounds`).
+- `spark-pairs`: rounds of a workload on pairs of keys and values in Spark (`spark_rounds`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -203,10 +205,24 @@ def rounds_on_dask(asked: Asked) -> None:
     run_rounds(rounds, asked.connect, asked.out, asked.record_messages)
 
 
+def rounds_on_spark(asked: Asked) -> None:
+    """Compute in rounds in Spark, on this host. Raises UsageError and RunStopped."""
+    from hyperslab.apps.experiment import spark_rounds
+
+    given = dict(asked.params)
+    try:
+        rounds = spark_rounds.Rounds(asked.workload, **given)
+    except TypeError as error:
+        known = ", ".join(one.name for one in fields(spark_rounds.Rounds)[1:])
+        raise UsageError(f"--param: {error}; give {known}") from error
+    spark_rounds.run_rounds(rounds, asked.workers, asked.out, asked.began_ns)
+
+
 PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
     "spark-binary-files": binary_files,
     "h5py": read_by_h5py,
     "dask-arrays": rounds_on_dask,
+    "spark-pairs": rounds_on_spark,
 }
 "All of them, by the names that the factor `engine` takes beside those of engines."
 

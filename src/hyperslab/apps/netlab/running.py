@@ -12,7 +12,7 @@ from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.engines.environment import itself
-from hyperslab.machine.child import run_command
+from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
 from hyperslab.storage.recordfile import save_record
@@ -52,14 +52,13 @@ def run_in_lab(
 
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
-    words = [*cluster.prefix, *itself(), *arguments]
-    return run_command(words, {**os.environ, **variables(cluster.lab)})
+    words = [*cluster.prefix, *itself(arguments)]
+    return run_in_foreground(words, {**os.environ, **variables(cluster.lab)})
 
 
 def newest(out: Path) -> Path | None:
     """Folder of the records of the newest run there."""
-    found = RunDirectory.of(out).submissions()
-    return found[-1] if found else None
+    return RunDirectory.of(out).newest()
 
 
 def measured_of(folder: Path, lab: Lab, meter: Meter) -> Usage | None:

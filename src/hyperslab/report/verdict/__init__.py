@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from hyperslab.report.summary import Summary, split
-from hyperslab.report.verdict import memory, processors, queueing, staging, storage, tasks
+from hyperslab.report.verdict import memory, processors, queueing, scratch, staging, storage, tasks
 from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import NOTABLE, SHORT_S, STARVED, Finding, Verdict
@@ -50,6 +50,7 @@ EXPLAINS = {
     "unfed-slots": _WAITING,
     "start-up": _WAITING,
     "queueing": _WAITING,
+    "slow-scratch": ("other", *_WAITING),
     "closing": _WAITING,
     "stragglers": _ANY,
     "memory-pressure": _ANY,
@@ -128,6 +129,7 @@ def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
     """
     yield from storage.bandwidth(evidence)
     yield from storage.metadata(evidence)
+    yield from scratch.slow_metadata(evidence, summary)
     yield from tasks.overhead(evidence, summary)
     yield from processors.gil(evidence)
     yield from tasks.few(evidence)

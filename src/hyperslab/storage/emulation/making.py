@@ -19,6 +19,8 @@ from hyperslab.storage.emulation.removing import remove
 from hyperslab.storage.emulation.settings import NETWORK, Settings, require
 from hyperslab.units import show_list
 
+COUNTED = "counted"
+"Kind of a tier that makes nothing later, and only counts."
 TOLERANCE = 0.1
 "Share by which a tier may differ from what was asked for."
 
@@ -56,6 +58,20 @@ def emulate(
     return emulation
 
 
+def pass_through(directory: Path) -> Emulation:
+    """Put a tier over a directory that is as fast as the directory, to see what is asked of it; it
+    shows the files that are there. Raises UsageError where that cannot be, and EmulationFailed.
+    """
+    program.require_fuse()
+    program.PROGRAM.find()
+    place = Path(os.path.realpath(directory))
+    if not place.is_dir():
+        raise UsageError(f"{directory} is no directory")
+    with registry.locked():
+        _require_free(place)
+        return _started(COUNTED, place, Settings(page_cache=True), place, made=False)
+
+
 def _made(kind: str, directory: Path, settings: Settings, backing: Path | None) -> Emulation:
     place = Path(os.path.realpath(directory))
     _require_free(place)
@@ -63,6 +79,11 @@ def _made(kind: str, directory: Path, settings: Settings, backing: Path | None) 
     lies_in = place
     if backing is not None:
         lies_in = _existing(backing)
+    return _started(kind, place, settings, lies_in, made)
+
+
+def _started(kind: str, place: Path, settings: Settings, lies_in: Path, made: bool) -> Emulation:
+    """A tier, written down and mounted."""
     emulation = Emulation(
         name=secrets.token_hex(4),
         kind=kind,

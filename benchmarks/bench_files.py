@@ -1,0 +1,133 @@
+"""The cost of counting operations on files: programs alone and counted in every way, in turns.
+
+    python -m benchmarks.bench_files [--files 2000] [--repeats 5] [--folder DIR]
+
+`names` makes, looks at, reads and removes so many small files one after the other, and nothing
+else: no program asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts and
+imports NumPy, `computing` adds numbers up. Of each repetition the ratio of the time counted to the
+time alone is taken, and of these the median; of `names` also the time that each operation takes
+longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks.arguments import sized
+from benchmarks.gates import Gates
+from hyperslab.apps.files.counting import count_files
+from hyperslab.errors import UsageError
+from hyperslab.storage.accounting.choosing import WAYS, Chosen, choose
+from hyperslab.units import show_seconds
+
+MOST_COST = {"computing": 1.1, "python": 3.0}
+"Programs that do little with files, and what counting may make of their time."
+NAMES = """
+import os, sys
+for number in range(int(sys.argv[1])):
+    file = os.open(f"f{number}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    os.write(file, b"x" * 100)
+    os.pread(file, 100, 0)
+    os.close(file)
+    os.stat(f"f{number}")
+    os.unlink(f"f{number}")
+"""
+OPERATIONS = 6
+"Operations of `names` on each file."
+READER = """
+import os
+file = os.open("data", os.O_RDONLY)
+while os.read(file, 65536):
+    pass
+"""
+COMPUTING = "sum(number * number for number in range(10_000_000))"
+
+
+def main() -> None:
+    """Measure, print, and end with status 1 where a gate does not hold."""
+    parser = sized(__doc__, "64MB", repeats=5)
+    parser.add_argument("--files", type=int, default=2000)
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=asked.folder))
+    gates = Gates()
+    try:
+        (folder / "data").write_bytes(random.Random(1).randbytes(64_000_000))
+        ways = _ways(folder)
+        for name, code in _programs(asked.files).items():
+            times = _measured(code, folder, ways, asked.repeats)
+            _tell(name, times, asked.files, gates)
+    finally:
+        shutil.rmtree(folder)
+    gates.close()
+
+
+def _programs(files: int) -> Mapping[str, list[str]]:
+    return {
+        "names": [sys.executable, "-I", "-S", "-c", NAMES, str(files)],
+        "reader": [sys.executable, "-I", "-S", "-c", READER],
+        "python": [sys.executable, "-c", "import numpy"],
+        "computing": [sys.executable, "-I", "-S", "-c", COMPUTING],
+    }
+
+
+def _ways(folder: Path) -> dict[str, Chosen]:
+    """The ways that work here."""
+    found = {}
+    for way in WAYS:
+        try:
+            found[way] = choose(way, folder if way == "fuse" else None)
+        except UsageError as why:
+            print(f"left out: {why}")
+    return found
+
+
+def _measured(
+    command: list[str], folder: Path, ways: Mapping[str, Chosen], repeats: int
+) -> dict[str, list[float]]:
+    """Seconds of a program alone and by every way, in turns whose order is drawn."""
+    before = Path.cwd()
+    os.chdir(folder)
+    runs: dict[str, Callable[[], object]] = {"alone": partial(subprocess.run, command, check=True)}
+    runs |= {way: partial(count_files, command, chosen) for way, chosen in ways.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    try:
+        for turn in range(repeats + 1):
+            for name in random.sample(list(runs), len(runs)):
+                began = time.perf_counter()
+                runs[name]()
+                if turn:  # the first one fills caches
+                    times[name].append(time.perf_counter() - began)
+    finally:
+        os.chdir(before)
+    return times
+
+
+def _tell(name: str, times: Mapping[str, list[float]], files: int, gates: Gates) -> None:
+    alone = statistics.median(times["alone"])
+    print(f"{name}: alone {show_seconds(alone)}")
+    for way, seconds in times.items():
+        if way == "alone":
+            continue
+        pairs = zip(seconds, times["alone"], strict=True)
+        ratio = statistics.median(one / other for one, other in pairs)
+        each = ""
+        if name == "names":
+            longer = (statistics.median(seconds) - alone) / (files * OPERATIONS)
+            each = f", {show_seconds(max(longer, 0.0))} for each operation"
+        print(f"  {way}: {ratio:.2f} times as long{each}")
+        if way == "strace" and name in MOST_COST:
+            gates.at_most(f"{name} under strace", ratio, MOST_COST[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What people look at of operations on files."""
