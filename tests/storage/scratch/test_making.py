@@ -84,7 +84,7 @@ def test_a_command_has_scratch(storage: Path) -> None:
     assert ended.notes == ()
     assert is_gone(ended.made, storage)
     assert run_in_scratch(wish, ["sh", "-c", "exit 3"]).status == 3
-    with pytest.raises(UsageError, match="no-such-program cannot be run"):
+    with pytest.raises(UsageError, match="no-such-program: there is no such program"):
         run_in_scratch(wish, ["no-such-program"])
     assert is_gone(ended.made, storage)
 
