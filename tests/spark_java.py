@@ -36,7 +36,9 @@ def java_options() -> str:
 
 
 def settings(driver: str, executor: str) -> dict[str, str]:
-    """Variables with which Spark starts, given the options of its two kinds of Java process."""
+    """Variables with which Spark starts, given the options of its two kinds of Java process; those
+    of a cluster's master and workers are a driver's.
+    """
     defaults = {
         "spark.executor.extraJavaOptions": executor,
         "spark.sql.shuffle.partitions": "2",
@@ -46,6 +48,7 @@ def settings(driver: str, executor: str) -> dict[str, str]:
     words = [f"-D{name}={value}" for name, value in defaults.items()]
     return {
         "SPARK_CONF_DIR": str(NO_SETTINGS),
+        "SPARK_DAEMON_JAVA_OPTS": driver,
         "SPARK_SUBMIT_OPTS": f"{driver} {shlex.join(words)}",
     }
 

@@ -1,4 +1,4 @@
-"""Engines that share most of their code play most of the suite once."""
+"""Parts of the suite: what is the same code on every engine is played on few of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ DIFFERING = (
 steps, and in how it is given up. `dask-bag` plays the whole suite.
 """
 
+OWN = (
+    *DIFFERING,
+    "test_idle_slots_are_in_the_trace",
+    "test_the_journal_and_the_manifest_are_complete",
+    "test_a_failure_that_passes_is_tried_again",
+    "test_a_time_limit_is_honoured_or_refused",
+    "test_what_cannot_be_sent_is_refused_before_the_start",
+    "test_a_fold_that_fails_says_so",
+)
+"""What engines do by code of their own: hand out tasks and steps, merge, lose, end and record.
+
+What is left are blocks that tasks read, change and write by the same code wherever they run
+(`hyperslab.plan.steps`): those tests are played on `serial`, `threads`, `processes` and `dask-bag`.
+"""
+
 ALL = "HYPERSLAB_ALL_ENGINE_TESTS"
 "Environment variable that has every engine play the whole suite, if it is set."
 
@@ -34,16 +49,4 @@ def only(names: tuple[str, ...]) -> Callable[[type[EngineTests]], type[EngineTes
         return cls
 
     assert all(hasattr(EngineTests, name) for name in names), names
-    return chosen
-
-
-def without(name: str) -> Callable[[type[EngineTests]], type[EngineTests]]:
-    """Leave out a test that engines of the same code play, unless all are asked for."""
-
-    def chosen(cls: type[EngineTests]) -> type[EngineTests]:
-        if ALL not in os.environ:
-            setattr(cls, name, None)
-        return cls
-
-    assert hasattr(EngineTests, name), name
     return chosen

@@ -28,9 +28,8 @@ from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
-from tests.engines.chosen import without
+from tests.engines.chosen import OWN, only
 from tests.engines.fence import removes_the_fence
-from tests.engines.images import IMAGES
 from tests.system.clusters import dask, sshd
 from tests.system.clusters.another_host import AHEAD_S, APART, another_host
 from tests.system.clusters.required import required
@@ -48,9 +47,9 @@ def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("PARALLEL_HOME", str(tmp_path_factory.getbasetemp() / "parallel"))
 
 
-@without("test_commands_make_their_files_fail_alone_and_are_resumed")
+@only(OWN)
 class TestGnuParallel(EngineTests):
-    engine, images = ENGINE, IMAGES[:2]
+    engine = ENGINE
 
     @pytest.fixture(autouse=True)
     def _few_starts(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:

@@ -29,7 +29,7 @@ from hyperslab.engines.mpi.engine import slots_of
 from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import without
+from tests.engines.chosen import OWN, only
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
 from tests.system.faults.command import make_volume
@@ -62,7 +62,7 @@ SAID = {
 "What launchers say of a rank that has died, and which it was."
 
 
-@without("test_commands_make_their_files_fail_alone_and_are_resumed")
+@only(OWN)
 class TestMpi(EngineTests):
     engine = "mpi"
 

@@ -17,6 +17,7 @@ import pytest
 
 import hyperslab
 from hyperslab.apps.probing import probe_hosts
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver import manage
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -42,6 +43,7 @@ from tests.system.clusters.required import required
 from tests.system.faults.command import load, make_volume
 
 MEMORY = "mem=512M"
+PATIENCE_S = 60.0
 PLACE: dict[str, Any] = {"engine": "slurm", "workers": 2, "slurm_option": (MEMORY,)}
 
 
@@ -84,6 +86,15 @@ def test_storage_is_looked_at_and_probed_by_jobs(
 def slow(block: Any) -> Any:
     time.sleep(0.3)
     return block + block.dtype.type(1)
+
+
+def held(block: Any, slab: Hyperslab, gate: str) -> Any:
+    """The block plus one: the first at once, others when there is a file `gate`."""
+    until = time.monotonic() + PATIENCE_S
+    while any(slab.start) and not Path(gate).exists():
+        assert time.monotonic() < until, "nobody has opened the gate"
+        time.sleep(0.02)
+    return functions.add(block)
 
 
 def run(
@@ -136,17 +147,23 @@ def test_jobs_that_somebody_takes_out_of_the_queue_are_not_submitted_again(
     """
     values = make_volume(tmp_path / "in.nii")
     monkeypatch.setattr(Slurm, "batches_per_slot", 2)
+    gate = tmp_path / "gate"
+    options: dict[str, Any] = {"blocks": 4, "partition": None, "workers": 1}
 
     def take() -> None:
+        """Between the first task of the job that runs and its second one, which waits."""
         given = submitted.load(tmp_path / "out" / ".hyperslab" / "run-0001")
         assert given is not None
         cluster.command("scancel", f"--name={given.name}", *which)
+        if which:
+            gate.touch()
 
     said = "^somebody has cancelled 1 job of the run that waited; .*resume=True continues the run"
     with pytest.raises(RunStopped, match=said):
-        run(tmp_path, slow, blocks=4, partition=None, workers=1, progress=At(1, take))
+        run(tmp_path, held, {"gate": str(gate)}, progress=At(1, take), **options)
     assert manage.status(tmp_path / "out").done == done
-    assert run(tmp_path, slow, blocks=4, partition=None, workers=1, resume=True).ok
+    gate.touch()
+    assert run(tmp_path, held, {"gate": str(gate)}, resume=True, **options).ok
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
 
 

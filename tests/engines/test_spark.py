@@ -28,8 +28,7 @@ from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
 from hyperslab.errors import RunStopped
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import without
-from tests.engines.images import IMAGES
+from tests.engines.chosen import OWN, only
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
@@ -47,9 +46,9 @@ def none_is_left() -> Iterator[None]:
         left.stop()
 
 
-@without("test_commands_make_their_files_fail_alone_and_are_resumed")
+@only(OWN)
 class TestSpark(EngineTests):
-    engine, images = "spark", IMAGES
+    engine = "spark"
 
     @pytest.fixture(autouse=True)
     def _context(self, request: pytest.FixtureRequest, none_is_left: None) -> None:

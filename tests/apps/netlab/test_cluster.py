@@ -50,8 +50,10 @@ def cluster(records: Path) -> Iterator[Cluster]:
 
 def program(
     cluster: Cluster, out: Path, workload: str, **params: object
-) -> tuple[Usage, dict[str, float]]:
-    """What links did while a program ran in the client's node, and its numbers."""
+) -> tuple[Usage, dict[str, float], Usage]:
+    """What links did while a program had its tasks in the client's node, its numbers, and what they
+    did from before its start until after its end.
+    """
     given = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
     words = ["-m", "hyperslab.apps.experiment.programs", "dask-arrays", workload, "--out", str(out)]
     with metered(cluster.lab, cluster.processes) as meter:
@@ -69,17 +71,17 @@ def program(
     assert folder is not None
     usage = measured_of(folder, cluster.lab, meter)
     assert usage is not None
-    return usage, json.loads((folder / "numbers.json").read_text())
+    return usage, json.loads((folder / "numbers.json").read_text()), meter.usage()
 
 
 def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    usage, numbers = program(cluster, out, "transpose-sum", array=400, chunk=100, rounds=2)
+    usage, numbers, whole = program(cluster, out, "transpose-sum", array=400, chunk=100, rounds=2)
     sent = {one.node: one.sent_nbytes for one in usage.links}
-    received = {one.node: one.received_nbytes for one in usage.links}
     assert set(sent) == {"scheduler", "client", "w1", "w2"}
-    # What is for an address that the switch has not met yet goes to all nodes.
-    assert sum(sent.values()) == pytest.approx(sum(received.values()), rel=0.1)
+    # At the moment when its tasks end, some hundredths may still be under way on busy links.
+    arrived = sum(one.received_nbytes for one in whole.links)
+    assert sum(one.sent_nbytes for one in whole.links) == pytest.approx(arrived, rel=0.02)
     assert min(sent["w1"], sent["w2"]) > 2 * sent["scheduler"]
     payload = numbers["worker_message_nbytes"] * 2 + numbers["scheduler_message_nbytes"]
     on_links = sent["w1"] + sent["w2"] + sent["scheduler"]
@@ -100,7 +102,7 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
 
 
 def test_an_idle_cluster_says_that_it_lives(cluster: Cluster, tmp_path: Path) -> None:
-    usage, numbers = program(cluster, tmp_path / "out", "idle", idle_s=3)
+    usage, numbers, _ = program(cluster, tmp_path / "out", "idle", idle_s=3)
     assert numbers["heartbeat_interval_s"] == pytest.approx(0.5, rel=0.5)
     assert numbers["heartbeat_reply_nbytes"] == 77
     assert numbers["data_share"] == 0

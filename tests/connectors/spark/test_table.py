@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from hyperslab.connectors.spark.datasource import HyperslabSource
+from hyperslab.errors import HyperslabError
 from tests.connectors.spark import arrays
 
 DTYPES = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
@@ -165,10 +166,9 @@ def test_the_catalogue(tmp_path: Path, spark: Any) -> None:
     assert len(made) == len({name for name, _ in rows}) - 1
 
 
-def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) -> None:
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["x"] = np.zeros((4, 3))
-    for options, said in (
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
         ({"dataset": "y"}, "y"),
         (
             {"dataset": "x", "variable": "x"},
@@ -181,9 +181,26 @@ def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) 
         ({"dataset": "x", "layout": "wide"}, "option layout: 'wide'; it can be array or scalars"),
         ({"dataset": "x", "storage_options": "[1]"}, "an object in JSON"),
         ({"dataset": "x", "catalogue": "true"}, "option dataset: a catalogue does not take it"),
-    ):
-        with pytest.raises(PySparkException, match=said):
-            load(spark, tmp_path / "a.h5", **options).schema  # noqa: B018  # Spark asks for it
+        ({"dataset": "x", "partitions": "-1"}, "partitions is -1"),
+    ],
+    ids=str,
+)
+def test_what_is_refused_is_said_in_a_sentence(
+    tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    """As Spark calls the source, which the next test has it do."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.zeros((4, 3))
+    source = HyperslabSource({"path": str(tmp_path / "a.h5"), **options})
+    with pytest.raises(HyperslabError, match=said):
+        source.reader(source.schema()).partitions()
+
+
+def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.zeros((4, 3))
+    with pytest.raises(PySparkException, match="option skip: 'maybe'; it can be true or false"):
+        load(spark, tmp_path / "a.h5", dataset="x", skip="maybe").schema  # noqa: B018
     with pytest.raises(PySparkException, match="partitions is -1"):
         load(spark, tmp_path / "a.h5", dataset="x", partitions=-1).count()
     with pytest.raises(PySparkException, match="leave schema\\(\\) out"):

@@ -15,20 +15,26 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading, writing
 from hyperslab.driver import staging
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.prefetching import Copying
+from hyperslab.driver.staging import Staging
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import open_source
 from hyperslab.report.staging import staging_lines
 from hyperslab.storage.staging import area, room
+from hyperslab.storage.staging.copies import Took
 from hyperslab.storage.staging.room import Room
 from hyperslab.testing.functions import add
 from tests.system.end_to_end.command import ANATOMICAL, EPI, call
 
 CHUNKS = ("--chunks", "17,21,13")
+IMAGE = (20, 20, 20)
+PATIENCE_S = 10.0
 OUTPUTS: Mapping[str, tuple[str, ...]] = {
     "blocks": (),
     "compressed blocks": ("--format", "nii.gz"),
@@ -106,7 +112,7 @@ def images(folder: Path, number: int, suffix: str = ".nii") -> list[Path]:
     rng = np.random.default_rng(number)
     paths = [folder / f"in{n}{suffix}" for n in range(number)]
     for path in paths:
-        values = rng.integers(0, 1000, (20, 20, 20), dtype=np.int16)
+        values = rng.integers(0, 1000, IMAGE, dtype=np.int16)
         nib.save(nib.Nifti1Image(values, np.eye(4)), path)  # type: ignore[no-untyped-call]
     return paths
 
@@ -208,17 +214,43 @@ def test_a_tier_that_is_emptied_more_slowly_than_tasks_write_is_left(
         assert told["out"]["blocks"] == area.TICKETS
 
 
+ALONE = 5
+"Tasks that wait for no copies: the first of a slot, and those by which reading is known."
+CALLS = itertools.count()
+ANSWERS: list[Copying] = []
+"What the prefetcher was told."
+
+
+def after_a_copy(block: Array, tier: str) -> Array:
+    """block + 1, once there is a copy for this task or another, or no more are made: copies come
+    in time however busy the machine is.
+    """
+    until = time.monotonic() + PATIENCE_S
+    is_waiting = block.shape == IMAGE and next(CALLS) >= ALONE
+    while is_waiting and time.monotonic() < until:
+        time.sleep(0.005)
+        is_waiting = "never" not in ANSWERS and not list(Path(tier).glob("*/in/*[0-9]"))
+    return add(block)
+
+
 def test_copies_that_tasks_wait_for_are_no_longer_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "_JUDGED_NBYTES", 1)
+    copying = Staging._copying
+
+    def told_copying(self: Staging, took: Took) -> Copying:
+        ANSWERS.append(copying(self, took))
+        return ANSWERS[-1]
+
+    monkeypatch.setattr(Staging, "_copying", told_copying)
     monkeypatch.setattr(staging, "PAYS_TO_COPY", 1e9)
     fast = tmp_path / "fast"
     fast.mkdir()
     paths = images(tmp_path / "in", 24)
-    pipeline = hyperslab.Pipeline([str(path) for path in paths]).map(add, seconds=0.1)
+    pipeline = hyperslab.Pipeline([str(path) for path in paths])
+    pipeline = pipeline.map(after_a_copy, {"tier": str(fast)}).write(tmp_path / "out")
     monkeypatch.setattr(Room, "holds", one_at_a_time)
-    result = hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", stage_in=fast)
+    result = hyperslab.run(pipeline, engine="serial", stage_in=fast)
     told = result.summary.staging
     assert 3 <= told["in"]["files"] < 20, told
     assert any("is hardly faster" in note for note in told["notes"])
