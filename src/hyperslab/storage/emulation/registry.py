@@ -6,10 +6,8 @@ ours by the name of its source, which holds the tier's own; nothing else is ever
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from queue import Empty, Queue
 from typing import Any, Literal, Self
 
 from hyperslab.errors import UsageError
+from hyperslab.storage import ownfolder
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import Mount, mounts
@@ -88,28 +87,15 @@ def folder() -> Path:
     """The folder of this user's records, made if it is not there. Raises UsageError where it is
     somebody else's.
     """
-    place = place_of_folder()
-    place.mkdir(mode=0o700, exist_ok=True)
-    about = place.lstat()
-    is_ours = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
-    if not is_ours or about.st_mode & 0o022:
-        raise UsageError(
-            f"{place} belongs to somebody else, or others may write to it: remove it, or set"
-            " XDG_RUNTIME_DIR"
-        )
-    return place
+    return ownfolder.own_folder(place_of_folder(), 0o700, "set XDG_RUNTIME_DIR")
 
 
 @contextmanager
 def locked() -> Iterator[Path]:
     """The folder, in which nobody else makes or removes a tier meanwhile."""
     place = folder()
-    descriptor = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with ownfolder.locked(place):
         yield place
-    finally:
-        os.close(descriptor)
 
 
 def record(emulation: Emulation) -> None:

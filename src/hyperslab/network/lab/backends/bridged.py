@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
 from hyperslab.network.lab.namespaces import network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from hyperslab.network.lab.wiring import BRIDGE, DEVICE, port_of
