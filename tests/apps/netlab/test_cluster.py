@@ -58,7 +58,7 @@ def program(
         subprocess.run(
             [
                 *cluster.prefix,
-                *(sys.executable, *words, "--connect", cluster.connect, "--record-messages"),
+                *(sys.executable, *words, *cluster.arguments, "--record-messages"),
                 *given,
             ],
             env={**os.environ, **variables(cluster.lab)},
@@ -204,6 +204,9 @@ def test_spark_is_started_by_commands_too(records: Path) -> None:
         pytest.skip("Spark needs java: install the Debian package openjdk-17-jre-headless")
     pytest.importorskip("pyspark")
     with cluster_in_lab(spec(SLOW), "spark") as made:
-        assert made.connect == f"spark://{made.lab['scheduler'].address}:7077"
+        assert list(made.arguments) == [
+            "--connect",
+            f"spark://{made.lab['scheduler'].address}:7077",
+        ]
         assert sorted(made.processes.values()) == ["scheduler", "w1", "w2"]
         assert all(map(_lives, made.processes))

@@ -51,11 +51,6 @@ class Cluster:
         """Words that, before those of a command, have it run in the client's node."""
         return self.lab.prefix(CLIENT)
 
-    @property
-    def connect(self) -> str:
-        """The last of its arguments: an address as --connect takes it, where there is one."""
-        return self.arguments[-1]
-
 
 def require_nodes(spec: LabSpec, engine: str) -> None:
     """Raise UsageError for a laboratory on whose nodes no cluster of that engine can run."""
