@@ -96,9 +96,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measured(
-    group: Group, folder: Path, arguments: argparse.Namespace
-) -> dict[str, list[float]]:
+def _measured(group: Group, folder: Path, arguments: argparse.Namespace) -> dict[str, list[float]]:
     """Shares of every pair but the first."""
     from distributed import LocalCluster
 

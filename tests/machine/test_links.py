@@ -16,9 +16,9 @@ NODES = ("client", "scheduler", "worker a", "worker b", "worker c")
 
 
 def pairs(
-    sends: Mapping[str, float] = {},  # noqa: B006
-    receives: Mapping[str, float] = {},  # noqa: B006
-    far_s: Mapping[str, float] = {},  # noqa: B006
+    sends: Mapping[str, float] = {},
+    receives: Mapping[str, float] = {},
+    far_s: Mapping[str, float] = {},
     nodes: tuple[str, ...] = NODES,
 ) -> list[Pair]:
     """A star: a link is as fast as the slower of its ends, and as long as both together."""
@@ -61,7 +61,8 @@ def test_two_workers_are_enough() -> None:
 
 def test_a_distant_node_is_named_and_is_not_called_slow_as_well() -> None:
     (odd,) = standing_out(pairs({"worker b": 8 * MB}, far_s={"worker b": 0.02}))
-    assert odd == Odd(("worker b",), "distance", pytest.approx(0.0202), pytest.approx(0.0002))
+    assert (odd.nodes, odd.way) == (("worker b",), "distance")
+    assert (odd.value, odd.usual) == pytest.approx((0.0202, 0.0002))
     assert standing_out(pairs(far_s={"worker b": 0.0008})) == [], "less than a processor adds"
     everyone = dict.fromkeys(NODES, 0.05)
     assert standing_out(pairs(far_s=everyone)) == [], "all are as far"

@@ -92,13 +92,9 @@ def test_a_short_run_tells_nothing() -> None:
 
 def far(rounds: int = 10, gap_s: float = 0.3) -> list[Span]:
     """Two slots on nodes of a laboratory, of which one pauses between its tasks."""
-    spans = []
-    for number in range(rounds):
-        spans.append(on("w1", number, number * (0.2 + gap_s), 0.2))
-    end_s = rounds * (0.2 + gap_s)
-    for number in range(round(end_s / 0.21)):
-        spans.append(on("w2", 100 + number, number * 0.21, 0.2))
-    return spans
+    slow = [on("w1", number, number * (0.2 + gap_s), 0.2) for number in range(rounds)]
+    steady = round(rounds * (0.2 + gap_s) / 0.21)
+    return slow + [on("w2", 100 + number, number * 0.21, 0.2) for number in range(steady)]
 
 
 def on(node: str, task: int, start_s: float, length_s: float) -> Span:

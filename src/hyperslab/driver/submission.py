@@ -23,8 +23,8 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
 from hyperslab.plan.pipeline import Fold
 from hyperslab.redaction import redact, redact_command
-from hyperslab.report.failures import Failed, grouped, load_failed, records_of
 from hyperslab.report import links
+from hyperslab.report.failures import Failed, grouped, load_failed, records_of
 from hyperslab.report.html import write_page
 from hyperslab.report.messages import moving
 from hyperslab.report.picture import histogram_svg

@@ -235,9 +235,7 @@ def cluster_on(name: str, nodes: Nodes) -> NodeCluster:
     return found
 
 
-def links(
-    name: str, connect: str, effort: Effort, tell: Callable[[int, int], None]
-) -> Network:
+def links(name: str, connect: str, effort: Effort, tell: Callable[[int, int], None]) -> Network:
     """Links of the cluster at an address, measured between its processes. Raises UsageError where
     nobody answers there, and for an engine that cannot; RunStopped where none could be measured.
     """

@@ -79,7 +79,7 @@ class Serialising:
 
     arrays_nbytes_per_s: float
     objects_nbytes_per_s: float
-    "Rate of Python's own objects, in bytes of their messages."
+    "Rate of a list of Python's own objects, in bytes of their messages."
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +227,7 @@ def _odd_links(pairs: Sequence[Pair], inner: Sequence[Pair]) -> list[Odd]:
             continue
         for (source, target), value in rates([pair]).items():
             most = min(
-                each[node]
-                for node, each in ((source, sends), (target, receives))
-                if node in each
+                each[node] for node, each in ((source, sends), (target, receives)) if node in each
             )
             if value * SLOW < most:
                 found.append(Odd((source, target), "sends", value, most))

@@ -9,6 +9,7 @@ import pytest
 from hyperslab.errors import UsageError
 from hyperslab.network.lab.link import Link, parse_rate
 from hyperslab.network.lab.spec import OneWay, load_spec
+from hyperslab.units import show_bits
 from tests.network.lab.labs import spec
 
 WHOLE = """

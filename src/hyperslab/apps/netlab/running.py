@@ -110,10 +110,10 @@ def lines_of(lab: Lab, usage: Usage, verdict: Verdict | None) -> list[str]:
     if usage.emulator_share:
         told += f", {show_share(usage.emulator_share)} for the emulator"
     notes = [f"note       {why}" for why in (usage.bound, usage.starved) if why]
-    return [told, *lines, *notes, *_verdict_lines(verdict)]
+    return [told, *lines, *notes, *verdict_lines(verdict)]
 
 
-def _verdict_lines(verdict: Verdict | None) -> list[str]:
+def verdict_lines(verdict: Verdict | None) -> list[str]:
     """Cause and remedy where it was the network, of which the run itself did not know."""
     if verdict is None or not verdict.findings:
         return []

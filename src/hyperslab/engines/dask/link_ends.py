@@ -41,8 +41,9 @@ WARM_SHARE = 0.25
 LEAST_PIECES = 64
 "Pieces in which all bytes are received at least, so that there is a part to be counted."
 RESOLUTION_S = 1e-6
-ARRAY_NBYTES = 8 << 20
-OBJECTS = 50_000
+ARRAY_NBYTES = 4 << 20
+OBJECTS = 1_000
+"Tuples in a list, of which Dask makes messages one by one."
 SERIALISED = 3
 "Times that a value is made a message; the fastest counts."
 _LISTENERS = "_hyperslab_listeners"

@@ -83,7 +83,8 @@ def _listening(client: Any, place: str) -> Iterator[_Cluster]:
     """A block in which all processes of a cluster listen. Raises UsageError, and RunStopped where
     one of them cannot.
     """
-    workers = {_name(worker): address for address, worker in workers_of(client).items()}
+    known = sorted((_name(worker), address) for address, worker in workers_of(client).items())
+    workers = dict(known)
     if not workers:
         raise UsageError(f"--connect {place}: the cluster has no workers yet")
     token = os.urandom(16)

@@ -179,6 +179,4 @@ def _lost(lab: Lab, node: Node, direction: Direction) -> MeasuredLink:
     if link.loss:
         deviation = math.sqrt(link.loss * (1 - link.loss) / number)
         allowed = lab.tolerance * link.loss + _STEPS * deviation
-    return MeasuredLink(
-        f"loss {direction}", link.loss, count / number, "share", node.name, allowed
-    )
+    return MeasuredLink(f"loss {direction}", link.loss, count / number, "share", node.name, allowed)

@@ -137,7 +137,9 @@ def folder() -> Path:
     """The folder of all records, made if it is not there. Raises UsageError where it is somebody
     else's.
     """
-    return ownfolder.own_folder(Path(os.environ.get(VARIABLE, FOLDER)), 0o755, f"name another folder in {VARIABLE}")
+    return ownfolder.own_folder(
+        Path(os.environ.get(VARIABLE, FOLDER)), 0o755, f"name another folder in {VARIABLE}"
+    )
 
 
 @contextmanager

@@ -70,7 +70,8 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
 
     Runs that took less than SHORT_S are not judged. Besides the spans it reads of `trace.meta`,
     each where there: run, load, labels, probe (read_nbytes_per_s and write_nbytes_per_s of the
-    device), network (links of its laboratory), transfers (between workers). Never raises for a trace that can be summarised.
+    device), network (links of its laboratory), transfers (between workers). Never raises for a
+    trace that can be summarised.
     """
     evidence = collect(trace)
     if not evidence.attempts:

@@ -215,9 +215,7 @@ def _idle(evidence: Evidence) -> Iterator[tuple[int, int]]:
         for start, end in merged(busy):
             edges += [start, end]
         edges.append(when.end_ns)
-        yield from (
-            gap for gap in zip(edges[::2], edges[1::2], strict=True) if gap[1] > gap[0]
-        )
+        yield from (gap for gap in zip(edges[::2], edges[1::2], strict=True) if gap[1] > gap[0])
 
 
 def _odd(pairs: Sequence[Sequence[Any]]) -> Odd | None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Literal, Self
 
-from hyperslab.errors import UsageError
 from hyperslab.storage import ownfolder
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.settings import Settings
