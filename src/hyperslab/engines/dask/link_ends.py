@@ -186,7 +186,7 @@ def end(token: bytes, dask_worker: Any = None, dask_scheduler: Any = None) -> No
 async def measured_beside(
     place: tuple[str, int], token: bytes, nbytes: int, limit_s: float
 ) -> tuple[list[float], float, float]:
-    """As `measured`, in a thread: a worker goes on meanwhile."""
+    """Do as `measured` in a thread: a worker goes on meanwhile."""
     return await asyncio.to_thread(measured, place, token, nbytes, limit_s)
 
 
@@ -231,7 +231,7 @@ def _round_trips(connection: socket.socket) -> list[float]:
 
 
 async def serialised_beside() -> tuple[float, float]:
-    """As `serialised`, in a thread."""
+    """Do as `serialised` in a thread."""
     return await asyncio.to_thread(serialised)
 
 
@@ -252,7 +252,8 @@ def _array() -> Any:
 
 
 def _serialised(value: Any) -> float:
-    from distributed.protocol import dumps, loads, to_serialize
+    from distributed.protocol.core import dumps, loads
+    from distributed.protocol.serialize import to_serialize
 
     best = math.inf
     nbytes = 0

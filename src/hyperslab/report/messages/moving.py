@@ -29,7 +29,8 @@ def moving(traffic: Traffic, trace: Trace) -> dict[str, Any]:
     intervals: list[list[int]] = []
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
     for one in sorted(told, key=lambda one: int(one["start_ns"])):
-        start_ns, end_ns = one["start_ns"] + shift_ns, one["end_ns"] + shift_ns
+        start_ns = one["start_ns"] + shift_ns
+        end_ns = one["end_ns"] + shift_ns
         if intervals and start_ns <= intervals[-1][1] + JOINED_NS:
             intervals[-1][1] = max(intervals[-1][1], end_ns)
         else:

@@ -5,7 +5,7 @@ page.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from statistics import median
 
@@ -85,14 +85,16 @@ def _answers(network: Network) -> Iterator[tuple[str, str]]:
     for sentence in answer_of(network):
         yield "answer", sentence
     speeds = list(rates(network.pairs).values())
-    least, most = show_rate(min(speeds)), show_rate(max(speeds))
-    yield "rates", f"{show_rate(median(speeds))}, {least} to {most}"
+    yield "rates", f"{show_rate(median(speeds))}, {_span(speeds, show_rate)}"
     far = list(distances(network.pairs).values())
-    nearest, farthest = show_seconds(min(far)), show_seconds(max(far))
-    yield "trips", f"{show_seconds(median(far))} there and back, {nearest} to {farthest}"
+    yield "trips", f"{show_seconds(median(far))} there and back, {_span(far, show_seconds)}"
     yield "messages", _serialising_words(network, median(speeds))
     for note in network.notes:
         yield "note", note
+
+
+def _span(values: Sequence[float], show: Callable[[float], str]) -> str:
+    return f"{show(min(values))} to {show(max(values))}"
 
 
 def _serialising_words(network: Network, link: float) -> str:
@@ -114,17 +116,17 @@ def details_of(network: Network) -> list[str]:
     """Every pair of nodes, and what each node makes messages at."""
     lines = ["  pairs     there, back, round trip"]
     for pair in network.pairs:
-        there, back = show_rate(max(pair.there)), show_rate(max(pair.back))
+        both = ", ".join(show_rate(max(way)) for way in (pair.there, pair.back))
         ends = f"{pair.one} - {pair.other}"
-        lines.append(f"    {ends:<28} {there}, {back}, {show_seconds(pair.round_trip_s)}")
+        lines.append(f"    {ends:<28} {both}, {show_seconds(pair.round_trip_s)}")
     for node, one in network.serialising.items():
         lines.append(f"    {node:<28} {_made(one)}")
     return lines
 
 
 def _made(one: Serialising) -> str:
-    arrays, objects = show_rate(one.arrays_nbytes_per_s), show_rate(one.objects_nbytes_per_s)
-    return f"messages of arrays {arrays}, of objects {objects}"
+    arrays = show_rate(one.arrays_nbytes_per_s)
+    return f"messages of arrays {arrays}, of objects {show_rate(one.objects_nbytes_per_s)}"
 
 
 def network_section(network: Network) -> str:

@@ -149,8 +149,8 @@ def _nearer(links: Links, worker: str) -> str:
 
 
 def _gaps(evidence: Evidence, node: str, round_trip_s: float) -> list[int]:
-    """Of each gap between tasks of a node's slots that is long enough for a round trip the time
-    that this takes.
+    """The time of a round trip, for each gap between tasks of a node's slots that has room for
+    one.
     """
     by_slot: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for attempt in evidence.attempts:
