@@ -47,14 +47,6 @@ def probe(
         list[Path],
         typer.Argument(metavar="PATH...", help="Directories on the storage to be measured."),
     ] = [],  # noqa: B006
-    network: Annotated[
-        bool,
-        Opt(
-            "--network",
-            help="Measure the links of the cluster at --connect instead: round trips and rates"
-            " between its workers, its scheduler and this process.",
-        ),
-    ] = False,
     size: Annotated[
         str | None,
         Opt(
@@ -99,6 +91,14 @@ def probe(
         Path | None,
         Opt(help="Draw all tiers of the file for what was measured in one picture, as SVG."),
     ] = None,
+    network: Annotated[
+        bool,
+        Opt(
+            "--network",
+            help="Measure the links of the cluster at --connect instead: round trips and rates"
+            " between its workers, its scheduler and this process.",
+        ),
+    ] = False,
     json: Json = False,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
     verbose: Annotated[bool, Opt("--verbose", "-v", help="Print every number.")] = False,

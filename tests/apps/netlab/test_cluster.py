@@ -26,7 +26,7 @@ from hyperslab.network.lab import registry
 from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.report.links import links_of
 from tests.network.lab.labs import TOLERANT, require, spec
-from tests.system.end_to_end.command import call_program, image_of, save
+from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
 SLOW = NODES.replace("[nodes.w1]", '[nodes.w1]\nrate = "50Mbit"\n[nodes.w2]')
@@ -223,9 +223,9 @@ def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path:
     values = np.arange(4096, dtype=np.int16).reshape(16, 16, 16)
     image = save(tmp_path / "a.nii", values)
     out = tmp_path / "out"
-    words = ("run", "increment", image, "-o", out, "--engine", "mpi", "--blocks", "4")
-    done = call_program(*words, "--netlab", path)
-    assert done.code == 0, done.err
+    words = ["run", "increment", str(image), "-o", str(out), "--engine", "mpi", "--blocks", "4"]
+    told = ["--keep", "volume", "--netlab", str(path)]
+    subprocess.run([*AS_INSTALLED, *words, *told], check=True, timeout=PATIENCE_S * 3)
     assert (np.asarray(image_of(out / "a.nii").dataobj) == values + 1).all()
     records_of = load_records(out)
     assert {slot.partition("/")[0] for slot in records_of.trace.slots} == {"w1", "w2"}
