@@ -16,7 +16,7 @@ SYSTEM_PACKAGES += parallel=parallel sshd=openssh-server ssh=openssh-client
 SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat tcpdump=tcpdump
 SYSTEM_PACKAGES += nft=nftables ping=iputils-ping iperf3=iperf3 ethtool=ethtool
 # The headers of FUSE have no command: they are installed together with its mount helper.
-SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
+SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev fuse2fs=fuse2fs
 
 # Python keeps what it compiled: the tests start thousands of processes that import the package.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +28,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs links storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links scratch storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,10 @@ tierfs: $(VENV)/bin/hyperslab-tierfs ## build the program behind 'hyperslab tier
 # A switch between network namespaces whose links are slow, distant or lossy; wheels do not have it.
 links: $(VENV)/bin/hyperslab-links ## build the program behind the emulated links of a network lab
 
-$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links: $(RUST) | $(VENV)/.cargo
+# A directory for temporary files, whose names are in memory and whose contents are in one file.
+scratch: $(VENV)/bin/hyperslab-scratch ## build the program behind 'hyperslab scratch'
+
+$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links $(VENV)/bin/hyperslab-scratch: $(RUST) | $(VENV)/.cargo
 	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package $(@F)
 	@install rust/target/debug/$(@F) $@
 
@@ -62,7 +65,7 @@ test: ## run every check and every test
 
 # What the tests start, and Python's packages do not bring.
 programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
-	@$(MAKE) --no-print-directory tierfs links
+	@$(MAKE) --no-print-directory tierfs links scratch
 
 # The oldest Dask that pyproject.toml allows, beside the installed one, whose other libraries it shares: the recorder of
 # messages rests on names that Dask does not promise.
@@ -96,7 +99,7 @@ SEED ?= 1
 compare: $(VENV)/.installed-test ## random datasets against the formats' libraries, NUMBER=1000 SEED=1
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.comparison --number $(NUMBER) --seed $(SEED) $(COMPARE)
 
-bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
+bench: $(VENV)/.installed-bench tierfs scratch ## measure against other readers, a hand-written loop, bare engines
 	@for file in $(filter-out benchmarks/bench_spark% benchmarks/bench_staging.py,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
 bench-staging: $(VENV)/.installed-bench tierfs ## measure runs by way of a fast tier, and reads in turns; makes a slow tier

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hyperslab.apps.conversion import convert
     from hyperslab.apps.difference import diff
     from hyperslab.apps.locality import check_locality
+    from hyperslab.apps.scratch import scratch
     from hyperslab.apps.tiers import tiers
     from hyperslab.arrays.encoding import Encoding
     from hyperslab.arrays.partition import Rule
@@ -42,6 +43,7 @@ _PLACES = {
     "apps.conversion": ("convert",),
     "apps.difference": ("diff",),
     "apps.locality": ("check_locality",),
+    "apps.scratch": ("scratch",),
     "apps.tiers": ("tiers",),
     "connectors.dask": ("to_dask",),
     "driver.continuing": ("submit",),
@@ -87,6 +89,7 @@ __all__ = [
     "prepare",
     "run",
     "run_commands",
+    "scratch",
     "status",
     "submit",
     "synth",

@@ -20,7 +20,7 @@ from hyperslab.cli.telling import (
     set_debugging,
     told_if_heard,
 )
-from hyperslab.cli.verbs import DEBUG, TAKES_A_COMMAND, TROUBLE, Interrupted, add_verbs
+from hyperslab.cli.verbs import DEBUG, TAKE_A_COMMAND, TROUBLE, Interrupted, add_verbs
 from hyperslab.errors import HyperslabError, MissingExtra, UsageError, speaking_flags
 from hyperslab.redaction import redact
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     asked = given
-    if tuple(given[:2]) != TAKES_A_COMMAND:
+    if tuple(given[:2]) not in TAKE_A_COMMAND:
         asked = [argument for argument in given if argument != DEBUG]
     set_debugging(DEBUG in given)
     keep_line(given)

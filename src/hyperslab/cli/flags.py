@@ -156,6 +156,16 @@ WorkTier = Annotated[
         rich_help_panel=STAGING,
     ),
 ]
+Scratch = Annotated[
+    str,
+    Opt(
+        metavar="auto|tmpfs|image:DIR|DIR",
+        help="Where engines leave what they spill and shuffle: memory, one file on the storage of"
+        " DIR, or files in DIR; auto takes memory, or one file with the temporary files. See"
+        " 'hyperslab scratch'.",
+        rich_help_panel=STAGING,
+    ),
+]
 ReadersPerDevice = Annotated[
     int | None,
     Opt(

@@ -40,6 +40,7 @@ from hyperslab.cli.flags import (
     RecordMessages,
     Report,
     Retries,
+    Scratch,
     SlurmOption,
     StageIn,
     StageOut,
@@ -61,6 +62,7 @@ from hyperslab.cli.flags import (
 )
 from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.in_lab import run_in_laboratory
+from hyperslab.cli.in_scratch import run_with_scratch
 from hyperslab.cli.inputs import gather_inputs, naming_flags, parse_inputs
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.parse import parse_resample, parse_shape, parse_storage_options
@@ -221,6 +223,7 @@ def run(
     stage_in: StageIn = "",
     stage_out: StageOut = "",
     work_tier: WorkTier = "",
+    scratch: Scratch = "",
     readers_per_device: ReadersPerDevice = None,
     stagger: Stagger = 0.0,
     halo: Annotated[
@@ -376,7 +379,7 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
-    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
+    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, scratch)
 
 
 def _of_function(given: Given) -> Pipeline:
@@ -447,10 +450,13 @@ def _carry_out(
     verbose: bool,
     detach: bool,
     netlab: Path | None,
+    scratch: str,
 ) -> int:
     """Run a pipeline, and tell what came of it, or leave it to jobs, or to the same command in a
-    laboratory. Returns the exit status.
+    laboratory or with scratch. Returns the exit status.
     """
+    if scratch:
+        return run_with_scratch(scratch, pipeline, options, quiet)
     if netlab is not None:
         return run_in_laboratory(netlab, options, out, quiet, detach)
     if detach:

@@ -76,6 +76,10 @@ SUMMARIES = {
         "Make nodes on this host whose links are slow, distant or lossy, and run commands in them;"
         " see what goes over the links of a cluster."
     ),
+    "scratch": (
+        "Make directories for temporary files in which names cost nothing, on storage where they"
+        " do, and run commands with them."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "probe": (
         "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
@@ -110,13 +114,19 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "record": "record:record",
         "decode": "decode:decode",
     },
+    "scratch": {
+        "create": "scratch:create",
+        "exec": "scratch:exec_",
+        "list": "scratch:list_",
+        "remove": "scratch:remove",
+    },
 }
 """Verbs that follow a verb, as in `tiers list`, by their place as MODULE:FUNCTION below this
 package. A path of such a name is written ./list.
 """
 
-TAKES_A_COMMAND = ("netlab", "exec")
-"The verb after whose first argument all else is another command, with options of that one."
+TAKE_A_COMMAND = (("netlab", "exec"), ("scratch", "exec"))
+"The verbs after whose first argument all else is another command, with options of that one."
 
 
 class Interrupted(Exception):
@@ -136,7 +146,7 @@ class Verb(TyperCommand):
             return load(name).make_context(info_name, args, *rest, **more)
         word, *left = args
         verb = load(word, following[word])
-        if (name, word) == TAKES_A_COMMAND:
+        if (name, word) in TAKE_A_COMMAND:
             verb.allow_interspersed_args = False
         return verb.make_context(f"{info_name} {word}", left, *rest, **more)
 

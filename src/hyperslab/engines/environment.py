@@ -102,6 +102,11 @@ def interpreted(code: str) -> list[str]:
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
 
 
+def itself() -> list[str]:
+    """The command that runs the command line of hyperslab, with our import path."""
+    return interpreted("sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()")
+
+
 def bootstrap(module: str, given: Sequence[int | str], setting: str) -> str:
     """The code that runs a module's `main` with these arguments, once the import path is set."""
     arguments = ", ".join(map(repr, given))

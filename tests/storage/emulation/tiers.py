@@ -14,6 +14,7 @@ import pytest
 
 from hyperslab.cli import main
 from hyperslab.errors import UsageError
+from hyperslab.machine.built import Built
 from hyperslab.storage.emulation import program, registry
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.removing import remove
@@ -22,19 +23,24 @@ from hyperslab.storage.emulation.settings import Settings
 RUST = Path(__file__).parents[3] / "rust"
 
 
-@functools.cache
 def require_program() -> None:
-    """Build the program if nobody has, and skip the test where no file system can be mounted."""
+    """Build the program of tiers if nobody has; skip the test where none can be mounted."""
+    require_mounting(program.PROGRAM)
+
+
+@functools.cache
+def require_mounting(built: Built) -> None:
+    """Build a program if nobody has, and skip the test where no file system can be mounted."""
     try:
         program.require_fuse()
     except UsageError as why:
         pytest.skip(str(why))
     try:
-        program.PROGRAM.find()
+        built.find()
     except UsageError:
-        build = ["cargo", "build", "--quiet", "--locked", "--package", program.PROGRAM.name]
+        build = ["cargo", "build", "--quiet", "--locked", "--package", built.name]
         subprocess.run(build, cwd=RUST, check=True)
-        os.environ[program.PROGRAM.variable] = str(RUST / "target" / "debug" / program.PROGRAM.name)
+        os.environ[built.variable] = str(RUST / "target" / "debug" / built.name)
 
 
 def status(argv: list[str]) -> object:

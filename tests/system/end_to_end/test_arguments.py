@@ -130,6 +130,7 @@ WRONG_FLAGS = [
     ("--work-tier", ["--work-tier", "/tmp"], "--work-tier is for commands"),
     ("--command", ["--command", "cp {input} {outt}"], "there is no placeholder {outt}"),
     ("--match", ["--match", "*.nii"], "--match is for --command"),
+    ("--scratch", ["--scratch", "/nonexistent"], "there is no such directory; give auto, tmpfs"),
     ("--readers-per-device", ["--readers-per-device", "0"], "give 1 or more"),
     ("--stagger", ["--stagger", "-1"], "give a number of seconds"),
     ("--throttle", ["--throttle", "2"], "is for --engine slurm, not for --engine processes"),
@@ -400,7 +401,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     assert done.code == 0
     assert done.err == ""
     verbs = "info run convert diff status wait report logs cancel verify clean synth"
-    verbs += " tiers experiment netlab functions probe doctor"
+    verbs += " tiers experiment netlab scratch functions probe doctor"
     assert list(VERBS) == verbs.split()
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out

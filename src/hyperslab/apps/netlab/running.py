@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,8 @@ from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import KEPT, PAGE, load_records, write_report
-from hyperslab.engines.environment import interpreted
+from hyperslab.engines.environment import itself
+from hyperslab.machine.child import run_command
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
 from hyperslab.report.links import RECORD
@@ -23,8 +22,6 @@ from hyperslab.report.verdict.network import DISTANCE, RULE
 from hyperslab.storage.recordfile import save_record
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_seconds, show_share
-
-_COMMAND = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +65,8 @@ def _judged(folder: Path) -> Verdict | None:
 
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
-    words = [*cluster.prefix, *interpreted(_COMMAND), *arguments]
-    environment = {**os.environ, **cluster.environment, **variables(cluster.lab)}
-    process = subprocess.Popen(words, env=environment)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
+    words = [*cluster.prefix, *itself(), *arguments]
+    return run_command(words, {**os.environ, **cluster.environment, **variables(cluster.lab)})
 
 
 def newest(out: Path) -> Path | None:

@@ -27,8 +27,19 @@ class EmulationFailed(HyperslabError):
     """A tier that could not be made, or is not what was asked for."""
 
 
+class NotReady(HyperslabError):
+    """A program that has ended before it was ready, and why."""
+
+
 def require_fuse() -> None:
     """Raise UsageError where this user cannot mount a file system that is a program."""
+    require_device()
+    if os.geteuid() != 0 and shutil.which("fusermount3") is None:
+        raise UsageError("without root, this needs fusermount3: install the Debian package fuse3")
+
+
+def require_device() -> None:
+    """Raise UsageError where this user cannot be what answers for a file system."""
     if not DEVICE.exists():
         raise UsageError(
             f"there is no {DEVICE}: load the kernel's module (modprobe fuse), or give the"
@@ -37,10 +48,6 @@ def require_fuse() -> None:
     if not os.access(DEVICE, os.R_OK | os.W_OK):
         raise UsageError(
             f"{DEVICE} may not be opened by this user: have root allow it (chmod 666 {DEVICE})"
-        )
-    if os.geteuid() != 0 and shutil.which("fusermount3") is None:
-        raise UsageError(
-            "without root, an emulated tier needs fusermount3: install the Debian package fuse3"
         )
 
 
@@ -62,13 +69,23 @@ def command(emulation: Emulation) -> list[str]:
 
 def start(emulation: Emulation) -> int:
     """Process that serves a tier, which is mounted by then. Raises EmulationFailed."""
-    place = folder()
-    log = place / f"{emulation.name}.log"
+    try:
+        return begun(command(emulation), folder() / f"{emulation.name}.log").pid
+    except NotReady as why:
+        raise EmulationFailed(f"{emulation.directory} could not be mounted: {why}") from None
+
+
+def begun(
+    command: Sequence[str], log: Path, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """Process of a program that has said that it is ready; it runs in the folder of its log. Raises
+    NotReady.
+    """
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            command(emulation),
-            cwd=place,
-            stdin=subprocess.DEVNULL,
+            command,
+            cwd=log.parent,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
@@ -83,9 +100,9 @@ def start(emulation: Emulation) -> int:
     finally:
         reap(process)
     if is_ready:
-        return process.pid
+        return process
     process.wait()
-    raise EmulationFailed(f"{emulation.directory} could not be mounted: {reason(log)}")
+    raise NotReady(reason(log))
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Literal, Self
 
-from hyperslab.storage import ownfolder
+from hyperslab.storage import runtime
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import Mount, mounts
@@ -31,6 +29,7 @@ more there.
 UNKNOWN = "unknown"
 "Kind of a tier that is mounted, and not written down."
 ANSWER_LIMIT_S = 5.0
+_FOLDER = "hyperslab-tiers"
 SOURCE = "hyperslab-"
 "Name of the source of every mount, before that of the tier."
 
@@ -76,25 +75,19 @@ class Emulation:
 
 def place_of_folder() -> Path:
     """Where the folder of this user's records is, or will be."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime:
-        return Path(runtime) / "hyperslab-tiers"
-    return Path(tempfile.gettempdir()) / f"hyperslab-tiers-{os.geteuid()}"
+    return runtime.place_of(_FOLDER)
 
 
 def folder() -> Path:
     """The folder of this user's records, made if it is not there. Raises UsageError where it is
     somebody else's.
     """
-    return ownfolder.own_folder(place_of_folder(), 0o700, "set XDG_RUNTIME_DIR")
+    return runtime.folder(_FOLDER)
 
 
-@contextmanager
-def locked() -> Iterator[Path]:
+def locked() -> AbstractContextManager[Path]:
     """The folder, in which nobody else makes or removes a tier meanwhile."""
-    place = folder()
-    with ownfolder.locked(place):
-        yield place
+    return runtime.locked(_FOLDER)
 
 
 def record(emulation: Emulation) -> None:

@@ -1,0 +1,140 @@
+"""Spark's shuffle on a storage whose metadata server is busy: its files there, in one file there,
+and in memory.
+
+    python -m benchmarks.bench_scratch [--tasks 50] [--metadata 300us] [--repeats 3]
+
+The storage is an emulated tier on which operations on names take their time one after the other.
+M map tasks hold every key of R reducers, which is the worst case: Spark makes M x R files and opens
+3 x M x R, by its defaults; with M = R = 200 each turn on the tier as it is takes minutes. Three
+Sparks of a user without rights take turns, whose files are: on the tier as it is; in scratch on the
+tier, by a user namespace; and in memory. Each has a turn that does not count; the ratio is that of
+medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.emulated import MEMORY, emulated
+from benchmarks.gates import Gates
+from benchmarks.nobody import NOBODY, as_nobody
+from hyperslab.cli.parse import parse_duration
+from hyperslab.storage.emulation.program import counters
+from hyperslab.storage.emulation.registry import recorded
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.units import show_seconds
+
+LEAST_SLOWDOWN = 5.0
+MOST_SLOWDOWN = 1.3
+SIZE = "1GB"
+RAW, SCRATCH, IN_MEMORY = "on the tier", "in scratch on the tier", "in memory"
+_PLACES = (RAW, SCRATCH, IN_MEMORY)
+_OF_DATA = ("read", "write")
+_EXEC = "from hyperslab.cli import main; main()"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tasks", type=int, nargs="+", default=[50])
+    parser.add_argument("--metadata", default="300us")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    gates = Gates()
+    settings = Settings(metadata_s=parse_duration("--metadata", arguments.metadata))
+    with emulated("metadata", settings) as tier:
+        tier.parent.chmod(0o755)  # nobody is to get there
+        for tasks in arguments.tasks:
+            _compare(tier, tasks, arguments.repeats, gates)
+    gates.close()
+
+
+def _compare(tier: Path, tasks: int, repeats: int, gates: Gates) -> None:
+    taken: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        sparks = {name: stack.enter_context(_spark(name, tier, tasks)) for name in _PLACES}
+        for spark in sparks.values():
+            _require_ready(spark)
+        for turn in range(repeats + 1):
+            for name, spark in sparks.items():
+                before = _operations(tier)
+                seconds = _turn(spark)
+                if turn:
+                    taken.setdefault(name, []).append(seconds)
+                else:
+                    served = _operations(tier) - before
+                    print(f"{name}: {served} operations on names of the tier", flush=True)
+    medians = {name: statistics.median(each) for name, each in taken.items()}
+    shown = ", ".join(f"{name} {show_seconds(median)}" for name, median in medians.items())
+    print(f"M = R = {tasks}, {repeats} turns: {shown}", flush=True)
+    memory = medians[IN_MEMORY]
+    what = f"shuffle of M = R = {tasks}"
+    gates.at_least(f"{what}, {RAW} / {IN_MEMORY}", medians[RAW] / memory, LEAST_SLOWDOWN)
+    gates.at_most(f"{what}, {SCRATCH} / {IN_MEMORY}", medians[SCRATCH] / memory, MOST_SLOWDOWN)
+
+
+def _operations(tier: Path) -> int:
+    """Operations on names and attributes that the tier has served so far."""
+    [made] = [one for one in recorded() if one.directory == str(tier)]
+    counted = counters(made)["operations"]
+    return sum(int(count) for name, count in counted.items() if name not in _OF_DATA)
+
+
+@contextmanager
+def _spark(name: str, tier: Path, tasks: int) -> Iterator[subprocess.Popen[str]]:
+    """A Spark that starts, and waits for its turns; its temporary files go there."""
+    program = [sys.executable, "-m", "benchmarks.shuffle_process", str(tasks), str(tasks)]
+    above = MEMORY if name == IN_MEMORY else tier
+    with _folder(above) as folder, _folder(Path("/run")) as runtime:
+        words = ["env", f"SPARK_LOCAL_DIRS={folder}", *program]
+        if name == SCRATCH:
+            words = [*_scratch(folder), *program]
+        spark = as_nobody(["env", f"XDG_RUNTIME_DIR={runtime}", *words], stdin=subprocess.PIPE)
+        try:
+            yield spark
+        finally:
+            spark.communicate()
+
+
+def _scratch(folder: Path) -> Sequence[str]:
+    """Words before a command that has scratch on a storage, without root or mount helper."""
+    given = ["--on", str(folder), "--size", SIZE, "--way", "namespace"]
+    return [sys.executable, "-c", _EXEC, "scratch", "exec", *given, "--"]
+
+
+@contextmanager
+def _folder(above: Path) -> Iterator[Path]:
+    """A folder of nobody, for a block."""
+    place = Path(tempfile.mkdtemp(prefix="hyperslab-", dir=above))
+    shutil.chown(place, NOBODY, NOBODY)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def _require_ready(spark: subprocess.Popen[str]) -> None:
+    assert spark.stdout is not None
+    if spark.stdout.readline() != "ready\n":
+        _, said = spark.communicate()
+        raise SystemExit(f"Spark did not start: {said.splitlines()[-1]}")
+
+
+def _turn(spark: subprocess.Popen[str]) -> float:
+    """Seconds that a shuffle takes."""
+    assert spark.stdin is not None
+    assert spark.stdout is not None
+    spark.stdin.write("\n")
+    spark.stdin.flush()
+    return float(spark.stdout.readline())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+//! A file system for scratch: names in memory, contents in one large file, through FUSE.
+
+mod arguments;
+mod contents;
+mod extended;
+mod extents;
+mod filesystem;
+mod image;
+mod names;
+mod namespace;
+mod space;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use hyperslab_programs::starting::{ending_signals, say_ready};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::SigSet;
+use nix::unistd::{getegid, geteuid};
+
+use crate::arguments::{Arguments, Mounting};
+use crate::contents::Contents;
+use crate::extents::Run;
+use crate::filesystem::ScratchFs;
+use crate::image::Image;
+use crate::names::Names;
+
+/// Threads that take requests, any of which may wait for the directory beneath.
+const THREADS: usize = 8;
+/// How often holes are made of what no file has any more.
+const PUNCHING_PERIOD: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    if given.first().is_some_and(|first| first == "--help") {
+        print!("{}", arguments::USAGE);
+        return ExitCode::SUCCESS;
+    }
+    let done = arguments::parse(given).and_then(|arguments| match arguments {
+        Arguments::Mount(mounting) => serve(&mounting),
+        Arguments::Enter { pid, command } => {
+            let why = namespace::enter(pid, &command);
+            Err(format!("{} could not be run beside process {pid}: {why}", command[0]))
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(mounting: &Mounting) -> Result<(), String> {
+    let contents = Arc::new(Contents::new(images(mounting)?));
+    if mounting.in_namespace {
+        namespace::leave_for_own()
+            .map_err(|error| format!("there is no user namespace to be had: {error}"))?;
+    }
+    let signals = ending_signals().map_err(|errno| errno.desc().to_string())?;
+    let names = Names::new(geteuid().as_raw(), getegid().as_raw(), contents.blocks());
+    let filesystem = ScratchFs::new(names, contents.clone(), mounting.has_extended);
+    let mut session = Session::new(filesystem, &mounting.mountpoint, &config(mounting))
+        .map_err(|error| error.to_string())?;
+    begin(mounting, contents, signals, session.unmount_callable())
+        .map_err(|error| error.to_string())?;
+    say_ready().map_err(|error| error.to_string())?;
+    session.run().map_err(|error| error.to_string())
+}
+
+/// The images, each behind the blocks of the one before, of which it is no neighbour.
+fn images(mounting: &Mounting) -> Result<Vec<Image>, String> {
+    let mut images = Vec::new();
+    let mut start = 0;
+    for place in &mounting.places {
+        let run = Run { start, blocks: place.blocks };
+        let image = Image::create(&place.directory, &format!(".{}", mounting.name), run);
+        let shown = place.directory.display();
+        images.push(image.map_err(|error| format!("nothing can be written in {shown}: {error}"))?);
+        start = run.end() + 1;
+    }
+    Ok(images)
+}
+
+fn config(mounting: &Mounting) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(mounting.name.clone()),
+        MountOption::Subtype("hyperslab".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+    ];
+    config.acl = SessionACL::Owner;
+    config.n_threads = Some(THREADS);
+    config
+}
+
+/// Start what goes on beside the requests.
+fn begin(
+    mounting: &Mounting,
+    contents: Arc<Contents>,
+    signals: SigSet,
+    unmounter: SessionUnmounter,
+) -> io::Result<()> {
+    let unmounter = Arc::new(Mutex::new(unmounter));
+    let for_signals = unmounter.clone();
+    spawn("signals", move || unmount_on(signals, &for_signals))?;
+    if mounting.has_lifeline {
+        let mountpoint = mounting.mountpoint.clone();
+        spawn("lifeline", move || end_with_input(&unmounter, &mountpoint))?;
+    }
+    spawn("holes", move || {
+        while contents.punch() {
+            std::thread::sleep(PUNCHING_PERIOD);
+        }
+    })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(run)?;
+    Ok(())
+}
+
+/// Unmount on a signal; while somebody is in the directory, say so and go on.
+fn unmount_on(signals: SigSet, unmounter: &Mutex<SessionUnmounter>) {
+    while signals.wait().is_ok() {
+        if let Err(error) = unmounter.lock().unwrap().unmount() {
+            eprintln!("not unmounted: {error}");
+        }
+    }
+}
+
+/// End when whoever started the program is gone, and cut off those who are still there.
+fn end_with_input(unmounter: &Mutex<SessionUnmounter>, mountpoint: &Path) {
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    if unmounter.lock().unwrap().unmount().is_err() {
+        let _ = umount2(mountpoint, MntFlags::MNT_DETACH);
+    }
+    std::process::exit(0);
+}

@@ -1,0 +1,208 @@
+//! Which blocks of the images are free.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::extents::Run;
+
+/// Runs that are looked at for one that is long enough, before several short ones are taken.
+const LOOKED_AT: usize = 64;
+
+/// Free runs, those that lie side by side joined.
+#[derive(Debug, Default)]
+struct Runs {
+    by_start: BTreeMap<u64, u64>,
+    blocks: u64,
+}
+
+impl Runs {
+    fn add(&mut self, run: Run) {
+        self.blocks += run.blocks;
+        let mut joined = run;
+        if let Some(behind) = self.by_start.remove(&run.end()) {
+            joined.blocks += behind;
+        }
+        if let Some((start, blocks)) = self.by_start.range_mut(..run.start).next_back()
+            && start + *blocks == run.start
+        {
+            *blocks += joined.blocks;
+            return;
+        }
+        self.by_start.insert(joined.start, joined.blocks);
+    }
+
+    /// Take up to so many blocks of the run that begins there.
+    fn take_at(&mut self, start: u64, blocks: u64) -> Option<Run> {
+        let there = self.by_start.remove(&start)?;
+        let taken = there.min(blocks);
+        if taken < there {
+            self.by_start.insert(start + taken, there - taken);
+        }
+        self.blocks -= taken;
+        Some(Run { start, blocks: taken })
+    }
+
+    /// The first of a few runs that has so many blocks.
+    fn fitting(&self, blocks: u64) -> Option<u64> {
+        let mut few = self.by_start.iter().take(LOOKED_AT);
+        few.find(|(_, there)| **there >= blocks).map(|(start, _)| *start)
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.by_start.keys().next().copied()
+    }
+
+    /// Take all that lies in a range; a run lies there if it begins there.
+    fn take_all(&mut self, range: Range<u64>) {
+        let starts: Vec<u64> = self.by_start.range(range).map(|(start, _)| *start).collect();
+        for start in starts {
+            self.take_at(start, u64::MAX);
+        }
+    }
+}
+
+/// Blocks that were given to a file, and whether they hold nothing but zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The blocks.
+    pub run: Run,
+    /// Whether nothing has been written there, or a hole was made of it.
+    pub is_zero: bool,
+}
+
+/// The free blocks of all images.
+#[derive(Debug, Default)]
+pub struct Space {
+    /// Runs that files have had, and that take space in the directory beneath.
+    used: Runs,
+    /// Runs of which nothing is in the directory beneath.
+    fresh: Runs,
+}
+
+impl Space {
+    /// Add blocks of an image.
+    pub fn add(&mut self, run: Run) {
+        self.fresh.add(run);
+    }
+
+    /// Blocks that are free.
+    pub fn free(&self) -> u64 {
+        self.used.blocks + self.fresh.blocks
+    }
+
+    /// Give a file some of the blocks that it wants, those that begin at a block if they are free;
+    /// None where no block is free. What files have had goes first, unless it is in short pieces.
+    pub fn take(&mut self, blocks: u64, at: Option<u64>) -> Option<Given> {
+        if let Some(start) = at {
+            if let Some(run) = self.fresh.take_at(start, blocks) {
+                return Some(Given { run, is_zero: true });
+            }
+            if let Some(run) = self.used.take_at(start, blocks) {
+                return Some(Given { run, is_zero: false });
+            }
+        }
+        if let Some(start) = self.used.fitting(blocks) {
+            let run = self.used.take_at(start, blocks)?;
+            return Some(Given { run, is_zero: false });
+        }
+        if let Some(start) = self.fresh.fitting(blocks).or_else(|| self.fresh.first()) {
+            let run = self.fresh.take_at(start, blocks)?;
+            return Some(Given { run, is_zero: true });
+        }
+        let run = self.used.take_at(self.used.first()?, blocks)?;
+        Some(Given { run, is_zero: false })
+    }
+
+    /// Take blocks back from a file.
+    pub fn give_back(&mut self, run: Run) {
+        self.used.add(run);
+    }
+
+    /// Give no blocks of a range any more that would take space in the directory beneath.
+    pub fn withdraw(&mut self, range: Range<u64>) {
+        self.fresh.take_all(range);
+    }
+
+    /// Take a run of at least so many blocks, of which a hole is to be made.
+    pub fn take_used(&mut self, least: u64) -> Option<Run> {
+        let long = self.used.by_start.iter().find(|(_, blocks)| **blocks >= least);
+        let start = long.map(|(start, _)| *start)?;
+        self.used.take_at(start, u64::MAX)
+    }
+
+    /// Put back a run of which a hole was made.
+    pub fn give_back_fresh(&mut self, run: Run) {
+        self.fresh.add(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(start: u64, blocks: u64) -> Run {
+        Run { start, blocks }
+    }
+
+    fn space() -> Space {
+        let mut space = Space::default();
+        space.add(run(0, 10));
+        space.add(run(11, 5));
+        space
+    }
+
+    #[test]
+    fn images_are_not_joined() {
+        let mut space = space();
+        assert_eq!(space.take(12, None), Some(Given { run: run(0, 10), is_zero: true }));
+        assert_eq!(space.take(2, None), Some(Given { run: run(11, 2), is_zero: true }));
+        assert_eq!(space.take(9, Some(13)), Some(Given { run: run(13, 3), is_zero: true }));
+        assert_eq!(space.take(1, None), None);
+        assert_eq!(space.free(), 0);
+    }
+
+    #[test]
+    fn what_files_have_had_is_used_again_and_joined() {
+        let mut space = space();
+        space.take(10, None);
+        space.give_back(run(4, 2));
+        space.give_back(run(8, 2));
+        space.give_back(run(6, 2));
+        assert_eq!(space.take(3, None), Some(Given { run: run(4, 3), is_zero: false }));
+        assert_eq!(space.take(4, None), Some(Given { run: run(11, 4), is_zero: true }));
+        assert_eq!(space.free(), 4);
+    }
+
+    #[test]
+    fn short_pieces_are_taken_when_nothing_else_is_left() {
+        let mut space = space();
+        space.take(10, None);
+        space.take(5, None);
+        space.give_back(run(2, 1));
+        assert_eq!(space.take(4, None), Some(Given { run: run(2, 1), is_zero: false }));
+        assert_eq!(space.take(4, None), None);
+    }
+
+    #[test]
+    fn a_hole_is_fresh_again() {
+        let mut space = space();
+        space.take(10, None);
+        space.give_back(run(0, 6));
+        assert_eq!(space.take_used(7), None);
+        let taken = space.take_used(6).unwrap();
+        assert_eq!(space.free(), 5);
+        space.give_back_fresh(taken);
+        assert_eq!(space.take(6, None), Some(Given { run: run(0, 6), is_zero: true }));
+    }
+
+    #[test]
+    fn an_image_that_is_withdrawn_gives_what_it_has_already() {
+        let mut space = space();
+        space.take(4, None);
+        space.give_back(run(0, 4));
+        space.withdraw(0..11);
+        assert_eq!(space.take(20, None), Some(Given { run: run(11, 5), is_zero: true }));
+        assert_eq!(space.take(20, None), Some(Given { run: run(0, 4), is_zero: false }));
+        assert_eq!(space.take(20, None), None);
+    }
+}

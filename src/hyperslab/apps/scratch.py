@@ -1,0 +1,143 @@
+"""Scratch for a block of Python, and for commands."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.errors import UsageError, told_in_python
+from hyperslab.machine.child import run_command
+from hyperslab.plan.written import parse_size
+from hyperslab.storage.scratch import program, sizing
+from hyperslab.storage.scratch.making import AUTO, Wish, create
+from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS, Scratch
+from hyperslab.storage.scratch.removing import remove
+from hyperslab.storage.scratch.ways import MEMORY
+
+VARIABLES = ("TMPDIR", "SPARK_LOCAL_DIRS", "DASK_TEMPORARY_DIRECTORY")
+"""Variables by which programs are told where temporary files go: POSIX's own; Spark's, which goes
+before spark.local.dir; Dask's, for what workers spill.
+"""
+_IMAGE = "image:"
+_FORMS = f"auto, tmpfs, {_IMAGE}DIR, or a directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has run with scratch."""
+
+    status: int
+    made: Scratch
+    notes: tuple[str, ...]
+    "Sentences on what became of its files."
+
+
+@contextmanager
+def scratch(
+    on: str | os.PathLike[str] | None = None,
+    size: int | str | None = None,
+    way: str = AUTO,
+    fallback: str | os.PathLike[str] | None = None,
+) -> Iterator[Path]:
+    """A directory for temporary files that is there as long as the block lasts, and whose names
+    cost nothing on the storage `on` where their contents lie.
+
+    `on` is a directory there, by default that of temporary files. `size` is the room it has, such
+    as "50GB", by default half of what is free. `way` is one of fuse, namespace, fuse2fs, loop,
+    tmpfs and directory, by default the first that works. In the directory `fallback` files go on
+    when there is no room left. Raises UsageError, and HyperslabError where it cannot be made.
+    """
+    made = _made(on, size, way, fallback)
+    try:
+        yield Path(made.path)
+    finally:
+        remove(made, by_force=True)
+
+
+@told_in_python
+def _made(
+    on: str | os.PathLike[str] | None,
+    size: int | str | None,
+    way: str,
+    fallback: str | os.PathLike[str] | None,
+) -> Scratch:
+    return create(wish_of(on, size, way, fallback))
+
+
+def wish_of(
+    on: str | os.PathLike[str] | None,
+    size: int | str | None,
+    way: str = AUTO,
+    fallback: str | os.PathLike[str] | None = None,
+    is_kept: bool = False,
+) -> Wish:
+    """What is asked for by words, or by numbers. Raises UsageError."""
+    nbytes = None
+    if size is not None:
+        nbytes = parse_size("--size", str(size))
+    after = None
+    if fallback is not None:
+        after = Path(fallback)
+    return Wish(Path(on or tempfile.gettempdir()), nbytes, way, after, is_kept)
+
+
+def wish_for_run(text: str, nbytes: int) -> Wish:
+    """What `--scratch` of a run asks for, whose temporary files may take so many bytes. Raises
+    UsageError.
+    """
+    temporary = Path(tempfile.gettempdir())
+    needed = sizing.shuffled_nbytes(nbytes, 0, 0)
+    if text == AUTO:
+        text = _chosen_for(needed, temporary)
+    if text == TMPFS:
+        return Wish(MEMORY, needed, TMPFS)
+    if text.startswith(_IMAGE):
+        return Wish(Path(text.removeprefix(_IMAGE)), fallback=temporary)
+    if not Path(text).is_dir():
+        raise UsageError(f"--scratch {text}: there is no such directory; give {_FORMS}")
+    return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
+
+
+def _chosen_for(needed: int, temporary: Path) -> str:
+    """Memory, if half of what is available there is enough."""
+    if MEMORY.is_dir() and needed <= sizing.usual_nbytes(str(MEMORY)):
+        return TMPFS
+    return f"{_IMAGE}{temporary}"
+
+
+def run_in_scratch(wish: Wish, words: Sequence[str]) -> Ended:
+    """Run a command whose temporary files go to scratch that is there for it alone. Raises
+    UsageError where it cannot be started, and HyperslabError without scratch.
+    """
+    made = create(wish)
+    try:
+        status = _run(made, words)
+        return Ended(status, made, (*_excuses(made), *program.notes(made)))
+    finally:
+        remove(made, by_force=True)
+
+
+def _excuses(made: Scratch) -> list[str]:
+    """Why names cost what they cost on the storage, where nothing better could be made."""
+    if made.way != DIRECTORY or not made.passed_over:
+        return []
+    return [f"temporary files went to a plain directory: {'; '.join(made.passed_over)}"]
+
+
+def _run(made: Scratch, words: Sequence[str]) -> int:
+    environment = {**os.environ, **surroundings(made)}
+    try:
+        return run_command([*program.prefix(made), *words], environment)
+    except OSError as error:
+        raise UsageError(f"{words[0]} cannot be run: {error.strerror}") from error
+
+
+def surroundings(made: Scratch) -> dict[str, str]:
+    """Variables of a command whose temporary files go to scratch; it is to be run behind the words
+    of `storage.scratch.program.prefix`.
+    """
+    return dict.fromkeys(VARIABLES, made.folder)

@@ -1,0 +1,124 @@
+"""Registry: which scratch this user has on this host, in a folder that ends with the boot.
+
+Scratch is written down before it is made, so that none is there that nobody knows of. What is
+mounted lies in that folder, under a name of its own, which tells it from all else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from hyperslab.storage import runtime
+from hyperslab.storage.emulation.registry import started_of
+from hyperslab.storage.whole import replace_text
+
+FUSE, NAMESPACE, FUSE2FS = "fuse", "namespace", "fuse2fs"
+LOOP, TMPFS, DIRECTORY = "loop", "tmpfs", "directory"
+SOURCE = "hyperslab-scratch-"
+"Name of the source of every mount, before that of the scratch."
+_FOLDER = "hyperslab-scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A directory for temporary files."""
+
+    name: str
+    way: str
+    "How it is made: a word of `ways`."
+    on: str
+    "Directory in which its contents lie, without links."
+    nbytes: int
+    "Bytes that it was asked to have room for."
+    folder: str
+    "Directory for the files, as whoever sees the mount sees it."
+    fallback: str = ""
+    "Directory in which contents lie when there is no room left in the other one; '': none."
+    fallback_nbytes: int = 0
+    "Bytes that may go there."
+    is_kept: bool = False
+    "Whether it is there until somebody removes it, and not for a process alone."
+    owner: int | None = None
+    "Process for which it is there, or that is making it; None: it is kept."
+    owner_started: int | None = None
+    "Time at which that process started, in clock ticks since the boot."
+    pid: int | None = None
+    "Process of its program; None: there is none, or it is being started."
+    passed_over: tuple[str, ...] = ()
+    "Ways that would have been better, and why each was not taken."
+
+    @property
+    def source(self) -> str:
+        """Source of its mount, as the kernel names it."""
+        return SOURCE + self.name
+
+    @property
+    def path(self) -> str:
+        """Directory for the files, as every process of this user reaches it."""
+        if self.way != NAMESPACE:
+            return self.folder
+        return f"/proc/{self.pid}/root{self.folder}"
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether whoever it is for is still there: the same process, or anybody."""
+        return self.owner is None or started_of(self.owner) == self.owner_started
+
+    @property
+    def log(self) -> Path:
+        """File to which its program writes."""
+        return folder() / f"{self.name}.log"
+
+    def as_json(self) -> dict[str, Any]:
+        """Record as JSON has it; `from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Self:
+        """Scratch of such a record."""
+        return cls(**{**record, "passed_over": tuple(record["passed_over"])})
+
+
+def folder() -> Path:
+    """The folder of this user's records, made if it is not there, without links. Raises UsageError
+    where it is somebody else's.
+    """
+    return Path(os.path.realpath(runtime.folder(_FOLDER)))
+
+
+def locked() -> AbstractContextManager[Path]:
+    """The folder, in which nobody else makes or removes scratch meanwhile."""
+    return runtime.locked(_FOLDER)
+
+
+def plain_name(name: str) -> str:
+    """Name of a directory or file on somebody's storage, by which its host can be told."""
+    return f".{SOURCE}{socket.gethostname()}-{name}"
+
+
+def record(scratch: Scratch) -> None:
+    """Write scratch down, or what it has become."""
+    replace_text(folder() / f"{scratch.name}.json", json.dumps(scratch.as_json(), indent=1) + "\n")
+
+
+def forget(scratch: Scratch) -> None:
+    """Remove all that is written down of scratch."""
+    for suffix in ("json", "log"):
+        (folder() / f"{scratch.name}.{suffix}").unlink(missing_ok=True)
+
+
+def recorded() -> list[Scratch]:
+    """All scratch that is written down, in the order of its directories."""
+    found = []
+    for path in folder().glob("*.json"):
+        try:
+            found.append(Scratch.from_json(json.loads(path.read_text())))
+        except FileNotFoundError:  # removed meanwhile
+            continue
+    return sorted(found, key=lambda scratch: (scratch.on, scratch.name))

@@ -1,0 +1,52 @@
+"""What tests of scratch stand on: users with few rights, and file systems that are small."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.nobody import NOBODY
+from hyperslab.storage.scratch.program import PROGRAM
+from tests.storage.emulation.tiers import require_mounting
+from tests.system.end_to_end.command import AS_INSTALLED
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="mounts, or plays another user: run as root"
+)
+
+
+def require_program() -> None:
+    """Build the program of scratch if nobody has; skip the test where none can be mounted."""
+    require_mounting(PROGRAM)
+
+
+@contextmanager
+def free_for_all() -> Iterator[Path]:
+    """A directory that every user may reach, and in which nobody may write."""
+    place = Path(tempfile.mkdtemp(prefix="hyperslab-test-", dir="/tmp"))
+    if os.geteuid() == 0:
+        os.chown(place, NOBODY, NOBODY)
+    yield place
+    shutil.rmtree(place)
+
+
+def hyperslab(*words: object) -> list[str]:
+    """The command of such words."""
+    return [*AS_INSTALLED, *map(str, words)]
+
+
+@contextmanager
+def small_disk(place: Path, options: str) -> Iterator[None]:
+    """A file system of so much room in a directory."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "small", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)

@@ -1,0 +1,164 @@
+"""Scratch is a file system like others: what pjdfstest asks of one, and what scratch has beside."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hyperslab.storage.scratch.program import PROGRAM
+from tests.storage.emulation.test_file_system import (  # noqa: F401
+    here,
+    test_a_file_is_made_once,
+    test_a_mapping_that_nobody_syncs_is_there_after_close,
+    test_a_rename_may_refuse_to_replace_and_may_exchange,
+    test_a_rename_replaces_what_is_there,
+    test_an_unlinked_file_lives_while_it_is_open,
+    test_directories_are_renamed_with_what_is_in_them,
+    test_extended_attributes,
+    test_files_are_cut_and_grow,
+    test_hard_links_are_one_file,
+    test_holes_stay_holes,
+    test_large_directories_are_listed_whole,
+    test_locks_hold,
+    test_modes_and_times,
+    test_other_kinds_of_files,
+    test_shared_mappings_are_written,
+    test_space_is_set_aside_and_given_back,
+    test_symbolic_links_lead_on,
+    test_what_is_appended_at_once_is_all_there,
+    test_what_is_past_the_page_cache_is_the_same,
+    test_writers_at_once_do_not_disturb_each_other,
+)
+from tests.storage.scratch.stage import require_program
+
+MB = 1 << 20
+NBYTES = 32 * MB
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The program alone, with all that it can do."""
+    require_program()
+    place = tmp_path_factory.mktemp("mounted")
+    on = tmp_path_factory.mktemp("on")
+    words = [PROGRAM.find(), "mount", str(on), str(NBYTES), str(place), "--attributes", "yes"]
+    words += ["--lifeline", "yes"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None  # noqa: PT018
+        assert process.stdout.readline() == b"ready\n"
+        yield place
+        process.stdin.close()
+        assert process.wait(10) == 0
+    assert not os.path.ismount(place)
+    assert os.listdir(on) == []
+
+
+def free(place: Path) -> int:
+    about = os.statvfs(place)
+    return about.f_bavail * about.f_frsize
+
+
+def test_room_is_what_was_asked_for_and_comes_back(here: Path) -> None:  # noqa: F811
+    before = free(here)
+    assert NBYTES // 4 * 3 < before <= NBYTES
+    for number in range(20):
+        (here / str(number)).write_bytes(os.urandom(NBYTES // 32))
+    assert free(here) == before - 20 * NBYTES // 32
+    for number in range(20):
+        (here / str(number)).unlink()
+    (here / "sparse").touch()
+    os.truncate(here / "sparse", 100 * NBYTES)
+    _await_free(here, before)
+
+
+def _await_free(place: Path, nbytes: int) -> None:
+    """The kernel forgets what is gone a moment after it has answered."""
+    for _ in range(500):
+        if free(place) >= nbytes:
+            return
+        os.sched_yield()
+        subprocess.run(["sleep", "0.01"], check=True)
+    assert free(place) >= nbytes
+
+
+def test_what_was_freed_is_used_again_and_shows_nothing_of_others(here: Path) -> None:  # noqa: F811
+    for turn in range(6):
+        data = bytes([turn + 1]) * (NBYTES // 3)
+        (here / "a").write_bytes(data)
+        with (here / "b").open("wb") as file:
+            file.seek(MB + 5)
+            file.write(b"x")
+        assert (here / "a").read_bytes() == data
+        assert (here / "b").read_bytes() == bytes(MB + 5) + b"x"
+        (here / "a").unlink()
+        (here / "b").unlink()
+
+
+def test_a_full_image_is_said_and_what_was_written_stays(here: Path) -> None:  # noqa: F811
+    kept = os.urandom(3 * MB)
+    (here / "kept").write_bytes(kept)
+    with pytest.raises(OSError, match="No space left"):
+        write_synced(here / "large", NBYTES)
+    assert (here / "kept").read_bytes() == kept
+    (here / "large").unlink()
+    (here / "again").write_bytes(kept)
+    assert (here / "again").read_bytes() == kept
+
+
+def write_synced(path: Path, nbytes: int) -> None:
+    with path.open("wb") as file:
+        for _ in range(nbytes // MB):
+            file.write(os.urandom(MB))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_same(descriptor: int, nbytes: int) -> None:
+    for offset in range(0, nbytes, MB):
+        assert os.pread(descriptor, MB, offset) == b"x" * MB
+
+
+def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noqa: F811
+    """What a mapping wrote too late is an error for who reads it, and never something else."""
+    with pytest.raises(OSError, match="No space left"):
+        write_synced(here / "large", NBYTES)
+    path = here / "mapped"
+    with path.open("w+b") as file:
+        file.truncate(2 * MB)
+        with mmap.mmap(file.fileno(), 2 * MB) as mapped:
+            mapped[:] = b"x" * (2 * MB)
+            with pytest.raises(OSError, match=r"No space left|Input/output"):
+                mapped.flush()
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        with pytest.raises(OSError, match="Input/output"):
+            read_same(descriptor, 2 * MB)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+        (here / "large").unlink()
+
+
+def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811
+    tree = here / "tree"
+    (tree / "deep" / "er").mkdir(parents=True)
+    for number in range(200):
+        (tree / "deep" / f"{number}.txt").write_text(f"{number}\n" * number)
+    (tree / "link").symlink_to("deep/7.txt")
+    os.link(tree / "deep" / "8.txt", tree / "hard")
+    subprocess.run(["tar", "-C", here, "-cf", here / "tree.tar", "tree"], check=True)
+    (here / "out").mkdir()
+    subprocess.run(["tar", "-C", here / "out", "-xf", here / "tree.tar"], check=True)
+    subprocess.run(["diff", "-r", tree, here / "out" / "tree"], check=True)
+    git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"], ["gc", "-q"], ["fsck"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    shutil.rmtree(tree)
+    assert not tree.exists()

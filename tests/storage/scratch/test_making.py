@@ -1,0 +1,409 @@
+"""Scratch is made in the best way that there is, and nothing of it stays whatever has died."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hyperslab
+from benchmarks.nobody import NOBODY, as_nobody
+from hyperslab.apps.scratch import run_in_scratch, wish_of
+from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.mounts import mounts
+from hyperslab.storage.scratch import program, registry, removing
+from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.registry import Scratch
+from hyperslab.storage.scratch.removing import remove
+from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES, shuffled_nbytes
+from tests.storage.emulation.tiers import mounted
+from tests.storage.emulation.tiers import require_program as require_tiers
+from tests.storage.scratch.stage import (
+    hyperslab as command,
+)
+from tests.storage.scratch.stage import (
+    needs_root,
+    require_program,
+    small_disk,
+)
+from tests.system.end_to_end.command import call, succeed
+
+MB = 1 << 20
+SIZE = 16 * MB
+Nobody = Callable[..., subprocess.Popen[str]]
+"Starts a command of nobody."
+
+
+@pytest.fixture(autouse=True)
+def _with_program() -> None:
+    require_program()
+
+
+def made(storage: Path, **more: Any) -> Scratch:
+    return create(wish_of(storage, SIZE, **more))
+
+
+def is_gone(scratch: Scratch, storage: Path) -> bool:
+    """Whether nothing is left: no file, no mount, no process, no record."""
+    is_mounted = any(mount.source == scratch.source for mount in mounts())
+    left = [*os.listdir(storage), *set(os.listdir(registry.folder())) - {"lock"}]
+    return not (is_mounted or left or program.processes_of(scratch))
+
+
+def await_gone(scratch: Scratch, storage: Path) -> None:
+    deadline = time.monotonic() + 10
+    while not is_gone(scratch, storage) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert is_gone(scratch, storage)
+
+
+def test_a_block_of_python_has_scratch(storage: Path) -> None:
+    with hyperslab.scratch(on=storage, size="16MB") as folder:
+        assert os.path.ismount(folder)
+        (folder / "a").write_bytes(b"a")
+        assert os.listdir(storage) == []
+        [scratch] = registry.recorded()
+    await_gone(scratch, storage)
+    assert not folder.exists()
+
+
+def test_a_command_has_scratch(storage: Path) -> None:
+    code = "import tempfile; open(tempfile.mkstemp()[0], 'w').write('x'); print(tempfile.tempdir)"
+    wish = wish_of(storage, SIZE)
+    ended = run_in_scratch(wish, [sys.executable, "-c", code])
+    assert ended.status == 0
+    assert ended.notes == ()
+    assert is_gone(ended.made, storage)
+    assert run_in_scratch(wish, ["sh", "-c", "exit 3"]).status == 3
+    with pytest.raises(UsageError, match="no-such-program cannot be run"):
+        run_in_scratch(wish, ["no-such-program"])
+    assert is_gone(ended.made, storage)
+
+
+def test_the_terminal_makes_lists_and_removes(storage: Path) -> None:
+    told = json.loads(succeed("scratch", "create", "--on", storage, "--size", "16MB", "--json"))
+    (Path(told["path"]) / "a").write_text("a")
+    assert told["way"] == "fuse"
+    assert told["variables"]["TMPDIR"] == told["path"]
+    listed = succeed("scratch", "list")
+    assert f"{told['name']}  {told['path']}" in listed
+    assert f"one file, by a program of this project, on {storage}; " in listed
+    with (Path(told["path"]) / "b").open("w"):
+        refused = call("scratch", "remove", told["name"])
+        assert refused.code == 1
+        assert "is in use: leave it and close its files, or give --force" in refused.err
+    assert succeed("scratch", "remove", told["path"]) == f"removed {told['name']}\n"
+    assert succeed("scratch", "list") == "there is no scratch of yours here\n"
+    assert "is no scratch of yours" in call("scratch", "remove", "abc").err
+
+
+def test_two_at_once_do_not_meet(storage: Path) -> None:
+    with hyperslab.scratch(storage, SIZE) as one, hyperslab.scratch(storage, SIZE) as other:
+        (one / "a").write_text("one")
+        (other / "a").write_text("other")
+        assert ((one / "a").read_text(), (other / "a").read_text()) == ("one", "other")
+
+
+def test_what_cannot_be_is_refused(storage: Path) -> None:
+    for wrong, why in (
+        ({"on": storage / "none"}, "there is no such directory"),
+        ({"on": storage, "size": "900TB"}, r"has .* free, and not the 900 TB"),
+        ({"on": storage, "way": "fuze"}, r"no such way.*fuse"),
+        ({"on": storage, "fallback": storage / "none"}, "no such directory"),
+    ):
+        with pytest.raises(UsageError, match=why), hyperslab.scratch(**wrong):
+            pass
+    assert "give one of them" in call("scratch", "create", "--size", "1MB", "--bytes", "1MB").err
+
+
+@needs_root
+def test_a_directory_that_is_read_only_is_refused(storage: Path) -> None:
+    with (
+        small_disk(storage, "ro"),
+        pytest.raises(UsageError, match="mounted read-only"),
+        hyperslab.scratch(storage, SIZE),
+    ):
+        pass
+
+
+def test_a_shuffle_is_planned() -> None:
+    assert shuffled_nbytes(1000, 1, 1) == LEAST_NBYTES
+    assert shuffled_nbytes(10**9, 50, 50) == 2 * 10**9 + (2500 + 150) * BLOCK_NBYTES
+
+
+def fill(folder: str, number: int, nbytes: int) -> None:
+    for one in range(number):
+        (Path(folder) / str(one)).write_bytes(bytes([one + 1]) * nbytes)
+
+
+def check(folder: str, number: int, nbytes: int) -> None:
+    for one in range(number):
+        assert (Path(folder) / str(one)).read_bytes() == bytes([one + 1]) * nbytes
+
+
+def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: Path) -> None:
+    full = made(storage)
+    with pytest.raises(OSError, match="No space left"):
+        fill(full.path, 20, MB)
+    remove(full, by_force=True)
+    scratch = made(storage, fallback=tmp_path)
+    fill(scratch.path, 20, MB)
+    check(scratch.path, 20, MB)
+    assert program.notes(scratch) == [f"the image in {storage} is full: files go on in {tmp_path}"]
+    remove(scratch, by_force=True)
+    assert is_gone(scratch, storage)
+
+
+@needs_root
+def test_files_go_on_elsewhere_when_the_storage_is_full(storage: Path, tmp_path: Path) -> None:
+    with small_disk(storage, "size=32m"):
+        alone = made(storage)
+        (storage / "other").write_bytes(bytes(24 * MB))
+        with pytest.raises(OSError, match="No space left"):
+            fill(alone.path, 12, MB)
+        check(alone.path, 4, MB)
+        remove(alone, by_force=True)
+        (storage / "other").unlink()
+        scratch = made(storage, fallback=tmp_path)
+        (storage / "other").write_bytes(bytes(24 * MB))
+        fill(scratch.path, 12, MB)
+        check(scratch.path, 12, MB)
+        assert len(program.notes(scratch)) == 1
+        remove(scratch, by_force=True)
+
+
+def test_a_storage_that_vanishes_is_an_error(tmp_path: Path) -> None:
+    require_tiers()
+    on = tmp_path / "tier"
+    on.mkdir()
+    with mounted(on, Settings()) as tier:
+        scratch = made(on)
+        fill(scratch.path, 2, MB)
+        assert tier.pid is not None
+        os.kill(tier.pid, signal.SIGKILL)
+        with pytest.raises(OSError, match=r"not connected|Input/output|abort"):
+            fill(scratch.path, 2, 2 * MB)
+        remove(scratch, by_force=True)
+        assert not program.processes_of(scratch)
+    assert registry.recorded() == []
+
+
+WAITS = """
+import sys, hyperslab
+with hyperslab.scratch(sys.argv[1], 16 << 20, sys.argv[2]) as folder:
+    (folder / "a").write_text("a")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def waiting(storage: Path, way: str) -> subprocess.Popen[str]:
+    """A process that has scratch."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS, storage, way],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    return process
+
+
+@pytest.fixture
+def others() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("way", "killed"),
+    [
+        ("fuse", "owner"),
+        ("fuse", "program"),
+        ("fuse", "both"),
+        pytest.param("tmpfs", "owner", marks=needs_root),
+        ("directory", "owner"),
+    ],
+)
+def test_nothing_stays_whoever_is_killed(
+    storage: Path, way: str, killed: str, others: list[subprocess.Popen[str]]
+) -> None:
+    owner = waiting(storage, way)
+    others.append(owner)
+    [scratch] = registry.recorded()
+    victims = program.processes_of(scratch)
+    assert bool(victims) == (way == "fuse")
+    if killed != "owner":
+        kill(victims)
+    if killed != "program":
+        kill([owner.pid])
+        owner.wait()
+    succeed("scratch", "list")
+    await_gone(scratch, storage)
+
+
+def kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    while any(Path(f"/proc/{pid}").exists() and not _is_dead(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Popen[str]]) -> None:
+    owner = waiting(storage, "fuse")
+    others.append(owner)
+    [scratch] = registry.recorded()
+    owner.kill()
+    owner.wait()
+    deadline = time.monotonic() + 10
+    while program.processes_of(scratch) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not program.processes_of(scratch)
+    assert not any(mount.source == scratch.source for mount in mounts())
+
+
+def test_scratch_whose_making_was_killed_is_swept(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is that of a maker who died before it knew the program."""
+    kept = made(storage, is_kept=True)
+    assert kept.owner is None
+    registry.record(Scratch(**{**kept.as_json(), "pid": None, "owner": 2**22, "owner_started": 1}))
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [kept.name]
+    assert is_gone(kept, storage)
+
+
+@needs_root
+@pytest.mark.parametrize("way", ["loop", "fuse2fs"])
+def test_images_of_other_programs(storage: Path, way: str) -> None:
+    try:
+        scratch = create(wish_of(storage, 64 * MB, way))
+    except HyperslabError as why:
+        pytest.skip(str(why))
+    assert os.listdir(storage) == []
+    fill(scratch.path, 5, MB)
+    check(scratch.path, 5, MB)
+    remove(scratch)
+    assert is_gone(scratch, storage)
+
+
+@needs_root
+def test_memory_has_a_ceiling(storage: Path) -> None:
+    with hyperslab.scratch(size=SIZE, way="tmpfs") as folder:
+        assert os.path.ismount(folder)
+        with pytest.raises(OSError, match="No space left"):
+            fill(str(folder), 20, MB)
+
+
+@pytest.fixture
+def nobody(runtime: Path) -> Nobody:
+    """A command of nobody, with a folder of records of its own."""
+
+    def start(words: Sequence[str], **more: bool) -> subprocess.Popen[str]:
+        own = runtime / "nobody"
+        own.mkdir()
+        os.chown(own, NOBODY, NOBODY)
+        return as_nobody(["env", f"XDG_RUNTIME_DIR={own}", *words], **more)
+
+    return start
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+LOOKS = (
+    'stat -f -c %T "$TMPDIR" && echo x > "$TMPDIR/x" && realpath "$TMPDIR" && ls "$TMPDIR" && id -u'
+)
+
+
+@needs_root
+def test_nobody_needs_root(storage: Path, nobody: Nobody) -> None:
+    """By a user namespace alone: no mount helper takes part."""
+    words = command("scratch", "exec", "--on", storage, "--size", "16MB", "--way", "namespace")
+    status, out, err = ended(nobody([*words, "--", "sh", "-c", LOOKS]))
+    assert (status, err) == (0, "")
+    kind, folder, names, user = out.split()
+    assert kind.startswith("fuse")
+    assert (names, user) == ("x", "65534")
+    assert os.listdir(storage) == []
+    assert not Path(folder).exists()
+
+
+SEES = """
+import hyperslab, os, pathlib, sys
+with hyperslab.scratch(sys.argv[1], 16 << 20, "namespace") as folder:
+    (folder / "a").write_bytes(b"x" * 100000)
+    assert (folder / "a").read_bytes() == b"x" * 100000
+    try:
+        (pathlib.Path(os.path.realpath(folder)) / "lost").touch()
+    except PermissionError:
+        print(folder)
+"""
+
+
+@needs_root
+def test_python_sees_into_a_namespace_and_nothing_goes_beside_it(
+    storage: Path, nobody: Nobody
+) -> None:
+    status, out, err = ended(nobody([sys.executable, "-c", SEES, str(storage)]))
+    assert (status, err) == (0, "")
+    assert out.startswith("/proc/")
+    assert os.listdir(storage) == []
+
+
+TELLS = """
+import json, sys
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.removing import remove
+made = create(wish_of(sys.argv[1], 16 << 20))
+open(made.path + "/a", "w").write("a")
+remove(made)
+print(made.way, *(text.partition(":")[0] for text in made.passed_over))
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("has_device", "tells"),
+    [(True, "fuse"), (False, "directory fuse namespace fuse2fs")],
+)
+def test_the_best_way_that_works_is_taken(
+    storage: Path, nobody: Nobody, has_device: bool, tells: str
+) -> None:
+    """With a mount helper; and without a device that nobody may open."""
+    words = [sys.executable, "-c", TELLS, str(storage)]
+    assert ended(nobody(words, has_device=has_device)) == (0, f"{tells}\n", "")
+    assert os.listdir(storage) == []
+
+
+@needs_root
+def test_without_user_namespaces_it_is_said(storage: Path, nobody: Nobody) -> None:
+    words = command("scratch", "create", "--on", storage, "--size", "16MB", "--way", "namespace")
+    status, _, err = ended(nobody(words, has_namespaces=False))
+    assert status == 1
+    assert "namespace: there is no user namespace to be had: " in err
+    assert os.listdir(storage) == []
