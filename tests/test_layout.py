@@ -47,13 +47,14 @@ LEAVES = {
     "errors",
     "markup",
     "native",
+    "parquet",
     "pickling",
     "redaction",
     "trace",
     "traffic",
     "units",
 }
-"The modules at the root: they import nothing of the package, but for columns."
+"The modules at the root: they import nothing of the package but leaves below them."
 
 HEADLESS = re.compile(
     "(As|At|Before|Below|Beside|Between|By|For|From|In|Instead|Into|Its|Of|On|Over|Per|That|Those"

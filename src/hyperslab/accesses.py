@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hyperslab.columns import number_column, places_of, word_column
+from hyperslab.parquet import KEY, load_versioned
 
 ACCESSES_VERSION = 1
 FILE = "accesses.parquet"
@@ -85,23 +86,14 @@ class Accesses:
                 "has_failed": number_column(each["has_failed"], pa.int8()),
             }
         )
-        told = table.replace_schema_metadata({"hyperslab": json.dumps(about)})
+        told = table.replace_schema_metadata({KEY: json.dumps(about)})
         with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
             pq.write_table(told, file, compression="zstd")
 
     @classmethod
     def load(cls, path: Path) -> Accesses:
         """Read back what `save` wrote. Raises ValueError for accesses of a newer version."""
-        import pyarrow.parquet as pq
-
-        with path.open("rb") as file:
-            # By this thread alone: a process that ends while Arrow's threads do may abort.
-            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-        about = json.loads(table.schema.metadata[b"hyperslab"])
-        if about["version"] > ACCESSES_VERSION:
-            raise ValueError(
-                f"{path} was written by a newer hyperslab (accesses version {about['version']})"
-            )
+        table, about = load_versioned(path, "accesses", ACCESSES_VERSION)
         paths: dict[str, int] = {}
         columns = {name: table[name].to_numpy() for name in _PLAIN}
         columns["operation"] = places_of(table["operation"], dict(KNOWN)).astype("i1")

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hyperslab.parquet import KEY, load_versioned
+
 TRACE_VERSION = 1
 SPANS_AT_A_TIME = 1 << 20
 "Spans of one row group of a saved trace."
@@ -136,7 +138,7 @@ class Trace:
             "origin": self.origin,
             "meta": self.meta,
         }
-        schema = _parquet_schema().with_metadata({"hyperslab": json.dumps(about)})
+        schema = _parquet_schema().with_metadata({KEY: json.dumps(about)})
         with (
             path.open("wb") as file,  # Arrow takes no path that is not UTF-8
             pq.ParquetWriter(file, schema, compression="zstd") as writer,
@@ -149,16 +151,7 @@ class Trace:
     @classmethod
     def load(cls, path: Path) -> Trace:
         """Read back what `save` wrote. Raises ValueError for a trace of a newer version."""
-        import pyarrow.parquet as pq
-
-        with path.open("rb") as file:
-            # By this thread alone: a process that ends while Arrow's threads do may abort.
-            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-        about = json.loads(table.schema.metadata[b"hyperslab"])
-        if about["version"] > TRACE_VERSION:
-            raise ValueError(
-                f"{path} was written by a newer hyperslab (trace version {about['version']})"
-            )
+        table, about = load_versioned(path, "trace", TRACE_VERSION)
         return cls(
             [Span(**row) for row in table.to_pylist()],
             about["slots"],

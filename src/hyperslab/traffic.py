@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hyperslab.columns import number_column, places_of, word_column
+from hyperslab.parquet import KEY, load_versioned
 
 TRAFFIC_VERSION = 1
 FILE = "messages.parquet"
@@ -201,23 +202,14 @@ class Traffic:
                 "kind": word_column(each["is_sent"].astype("i4"), ["received", "sent"]),
             }
         )
-        told = table.replace_schema_metadata({"hyperslab": json.dumps(about)})
+        told = table.replace_schema_metadata({KEY: json.dumps(about)})
         with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
             pq.write_table(told, file, compression="zstd")
 
     @classmethod
     def load(cls, path: Path) -> Traffic:
         """Read back what `save` wrote. Raises ValueError for messages of a newer version."""
-        import pyarrow.parquet as pq
-
-        with path.open("rb") as file:
-            # By this thread alone: a process that ends while Arrow's threads do may abort.
-            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-        about = json.loads(table.schema.metadata[b"hyperslab"])
-        if about["version"] > TRAFFIC_VERSION:
-            raise ValueError(
-                f"{path} was written by a newer hyperslab (traffic version {about['version']})"
-            )
+        table, about = load_versioned(path, "traffic", TRAFFIC_VERSION)
         columns = {name: table[name].to_numpy() for name in _PLAIN}
         addresses: dict[str, int] = {}
         operations: dict[str, int] = {}

@@ -29,6 +29,14 @@ def show_rate(nbytes_per_s: float) -> str:
     return f"{show_bytes(nbytes_per_s)}/s"
 
 
+def show_bits(rate_bits: float) -> str:
+    """Bits per second as people read them, such as `95.6 Mbit/s`."""
+    for unit, size in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if rate_bits >= 0.9995 * size:
+            return f"{rate_bits / size:.3g} {unit}"
+    return f"{rate_bits:.3g} bit/s"
+
+
 def show_seconds(seconds: float) -> str:
     """A duration, such as `850 ms`, `12.3 s` or `2 h 05 min`."""
     if seconds >= 3599.5:

@@ -44,11 +44,6 @@ class State:
     "installed, not installed, not here; after a job: works, fails, not here."
     why: str = ""
 
-    def __str__(self) -> str:
-        if self.why:
-            return f"{self.engine}: {self.state}: {self.why}"
-        return f"{self.engine}: {self.state}"
-
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
@@ -58,11 +53,6 @@ class LinkState:
     state: str
     "can be used, not here; without a job, also: not asked."
     why: str = ""
-
-    def __str__(self) -> str:
-        if self.why:
-            return f"{self.backend}: {self.state}: {self.why}"
-        return f"{self.backend}: {self.state}"
 
 
 def doctor(
@@ -85,7 +75,7 @@ def doctor(
     else:
         _tell_facts()
         for link in links:
-            typer.echo(f"links      {link}")
+            typer.echo(f"links      {_words(link.backend, link.state, link.why)}")
         told = list(map(_told, states))
     if not (json or start):
         typer.echo("\n'hyperslab doctor --start' runs a small job on every engine.")
@@ -113,8 +103,14 @@ def _link(name: str, start: bool) -> LinkState:
 
 def _told(state: State) -> State:
     """The state of an engine, told as soon as it is known."""
-    typer.echo(f"engine     {state}")
+    typer.echo(f"engine     {_words(state.engine, state.state, state.why)}")
     return state
+
+
+def _words(name: str, state: str, why: str) -> str:
+    if why:
+        return f"{name}: {state}: {why}"
+    return f"{name}: {state}"
 
 
 def _facts() -> dict[str, Any]:

@@ -37,5 +37,5 @@ def run_in_laboratory(spec: Path, options: Options, out: str, quiet: bool, detac
         return ended.status
     if not quiet:
         with told_if_heard():
-            typer.echo("\n".join(lines_of(ended.lab, ended.usage)))
+            typer.echo("\n".join(lines_of(ended.lab, ended.usage, ended.verdict)))
     return ended.status or int(bool(ended.usage.starved))

@@ -1,15 +1,17 @@
-"""`hyperslab probe`: what storage does when it is asked."""
+"""`hyperslab probe`: what storage does when it is asked, and the links of a cluster."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
+from hyperslab import engines
 from hyperslab.apps.probing import Found, probe_hosts
 from hyperslab.cli import document
 from hyperslab.cli.companions import join
@@ -20,7 +22,9 @@ from hyperslab.driver import options as runs
 from hyperslab.driver.hosts import reaches_hosts
 from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import UsageError
+from hyperslab.machine import links
 from hyperslab.report.probed.lines import details, headline
+from hyperslab.report.probed.links import answer_of, details_of, lines_of
 from hyperslab.report.probed.overview import overview_svg
 from hyperslab.report.probed.page import write_probe_page
 from hyperslab.report.probed.together import sharing_lines
@@ -42,13 +46,14 @@ def probe(
     paths: Annotated[
         list[Path],
         typer.Argument(metavar="PATH...", help="Directories on the storage to be measured."),
-    ],
+    ] = [],  # noqa: B006
     size: Annotated[
         str | None,
         Opt(
             help=(
                 "Size of the files that are read, such as 4GB; 2.25 times as much is on the disk at"
-                " a time. By default what can be written in about 2 s, 16 MiB to 1 GiB."
+                " a time. By default what can be written in about 2 s, 16 MiB to 1 GiB. Of links:"
+                " the bytes that are sent each way between two nodes, 2 MiB by default."
             )
         ),
     ] = None,
@@ -86,6 +91,14 @@ def probe(
         Path | None,
         Opt(help="Draw all tiers of the file for what was measured in one picture, as SVG."),
     ] = None,
+    network: Annotated[
+        bool,
+        Opt(
+            "--network",
+            help="Measure the links of the cluster at --connect instead: round trips and rates"
+            " between its workers, its scheduler and this process.",
+        ),
+    ] = False,
     json: Json = False,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
     verbose: Annotated[bool, Opt("--verbose", "-v", help="Print every number.")] = False,
@@ -93,8 +106,10 @@ def probe(
     """Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep it
     for runs and reports.
 
-    With --engine and --connect: from every host of a cluster, one at a time and all at once.
+    With --engine and --connect: from every host of a cluster, one at a time and all at once. With
+    --network and --connect: the links between the processes of a Dask cluster.
     """
+    _require_asked(paths, network, connect)
     join(engine, connect)
     options = _options(size, quick, clients, drop_caches, fio)
     cluster = runs.Options(
@@ -103,22 +118,62 @@ def probe(
     place = output or description.default_path()
     description.load_machine(place)  # one that cannot be added to is told first
     is_silent = quiet or json
-    if reaches_hosts(cluster):
+    if network:
+        told = _links(engine, connect, options, place, quiet, is_silent, verbose)
+    elif reaches_hosts(cluster):
         found = probe_hosts(paths, options, cluster)
         description.add(place, found.tiers, found.sharing)
         _tell_hosts(found, is_silent, verbose)
+        told = found._asdict()
     else:
-        found = _probed_here(paths, options, place, quiet, is_silent, verbose)
+        told = _probed_here(paths, options, place, quiet, is_silent, verbose)._asdict()
     page = place.with_suffix(".html")
     machine = description.load_machine(place)
     write_probe_page(page, machine)
     if picture is not None:
         replace_text(picture, overview_svg(PICTURE, list(machine.tiers.values())))
     if json:
-        document.say({"machine": place, "page": page, **found._asdict()})
+        document.say({"machine": place, "page": page, **told})
     elif not quiet:
         typer.echo(f"\nsaved      {place}\npage       {page}")
     return 0
+
+
+def _require_asked(paths: Sequence[Path], network: bool, connect: str) -> None:
+    """Raise UsageError where neither storage nor links are asked for, or both are."""
+    if network and paths:
+        raise UsageError(f"--network and {paths[0]}: links or storage are measured, not both")
+    if network and not connect:
+        raise UsageError("--network: name the cluster, --connect tcp://HOST:PORT of its scheduler")
+    if not network and not paths:
+        raise UsageError("give a directory whose storage is to be measured, or --network")
+
+
+def _links(
+    engine: str,
+    connect: str,
+    options: Options,
+    place: Path,
+    quiet: bool,
+    is_silent: bool,
+    verbose: bool,
+) -> dict[str, Any]:
+    """Probe the links of a cluster, which are kept and told."""
+    effort = links.QUICK if options.effort is QUICK else links.FULL
+    if options.size_nbytes is not None:
+        effort = replace(effort, nbytes=options.size_nbytes)
+    ticker = Ticker(connect, quiet)
+    try:
+        network = engines.links(engine, connect, effort, ticker.told)
+    finally:
+        ticker.end()
+    description.add(place, networks=[network])
+    lines = lines_of(network)
+    if verbose:
+        lines += details_of(network)
+    if not is_silent:
+        typer.echo("\n".join(lines))
+    return {"answer": answer_of(network), "network": network}
 
 
 def _probed_here(
@@ -192,7 +247,7 @@ def _tell(probed: Probed, verbose: bool) -> None:
 class Ticker:
     """How far a probe is, in one line of a terminal; nothing where there is none."""
 
-    def __init__(self, path: Path, quiet: bool, stream: TextIO | None = None) -> None:
+    def __init__(self, path: Path | str, quiet: bool, stream: TextIO | None = None) -> None:
         self._path = path
         self._stream = stream or sys.stderr
         self._is_shown = not quiet and self._stream is not None and self._stream.isatty()

@@ -23,8 +23,10 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
 from hyperslab.plan.pipeline import Fold
 from hyperslab.redaction import redact, redact_command
+from hyperslab.report import links
 from hyperslab.report.failures import Failed, grouped, load_failed, records_of
 from hyperslab.report.html import write_page
+from hyperslab.report.messages import moving
 from hyperslab.report.picture import histogram_svg
 from hyperslab.report.summary import NO_REPORT, Summary, summarise
 from hyperslab.storage import renaming
@@ -91,6 +93,8 @@ def save_records(
     its folder.
     """
     summary = summarise(trace)
+    if traffic is not None:
+        trace.meta[moving.META] = moving.moving(traffic, trace)
     trace.save(folder / "trace.parquet")
     if traffic is not None:
         traffic.save(folder / MESSAGES)
@@ -169,6 +173,8 @@ def load_records(folder: Path) -> Records:
         ):  # Arrow may end the process over a damaged one; earlier versions kept no checksum
             require_intact(own / "trace.parquet", about["trace"], NO_REPORT)
         trace = _load_trace(own / "trace.parquet")
+        if (own / links.RECORD).is_file():
+            trace.meta[links.META] = load_record(own / links.RECORD, NO_REPORT)
         traffic = None
         if "messages" in about:
             require_intact(own / MESSAGES, about["messages"], NO_REPORT)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from hyperslab.engines.facts import ENGINES, connecting, facts_of, unloadable
+from hyperslab.engines.facts import ENGINES, connecting, engine_of_links, facts_of, unloadable
 from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
 from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
+from hyperslab.machine.links import Effort, Network
 from hyperslab.plan.shipment import Shipment
 from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
@@ -58,6 +59,14 @@ class Managed:
     def cluster_on(nodes: Nodes) -> NodeCluster | None:
         """How its cluster is started by commands on hosts; None for an engine without such."""
         return None
+
+    @staticmethod
+    def links(connect: str, effort: Effort, tell: Callable[[int, int], None]) -> Network:
+        """Links of the cluster at an address, measured between its processes, by an engine whose
+        facts say `probes_links`. `tell` is called with how many of how many measurements are done.
+        Raises UsageError where nobody answers, RunStopped where nothing could be measured.
+        """
+        raise NotImplementedError
 
     @staticmethod
     def memory_of_jobs(options: EngineOptions) -> int | None:
@@ -223,6 +232,16 @@ def cluster_on(name: str, nodes: Nodes) -> NodeCluster:
             f"--netlab is for engines whose workers are started by a command, such as dask-futures,"
             f" not for --engine {name}"
         )
+    return found
+
+
+def links(name: str, connect: str, effort: Effort, tell: Callable[[int, int], None]) -> Network:
+    """Links of the cluster at an address, measured between its processes. Raises UsageError where
+    nobody answers there, and for an engine that cannot; RunStopped where none could be measured.
+    """
+    able = engine_of_links(name)
+    with _loading(able):
+        found: Network = _class_of(able).links(connect, effort, tell)
     return found
 
 

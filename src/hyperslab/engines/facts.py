@@ -67,6 +67,8 @@ class Facts:
     "Name of its own record of what it ran; empty: it keeps none."
     records_messages: bool = False
     "Whether it can keep the messages of its processes, or what its own record says of them."
+    probes_links: bool = False
+    "Whether the processes of a cluster can measure the links between them."
 
     def __post_init__(self) -> None:
         module, _, word = self.place.partition(":")
@@ -117,6 +119,7 @@ DASK_BAG = Facts(
     queue="slurm, for Dask workers as Slurm jobs",
     own_record="Dask's task stream",
     records_messages=True,
+    probes_links=True,
 )
 SPARK = Facts(
     "hyperslab.engines.spark.engine:Spark",
@@ -267,6 +270,21 @@ def require_messages(engine: str) -> None:
         raise UsageError(
             f"--record-messages: is for {' or '.join(able)}, not for --engine {engine}"
         )
+
+
+def engine_of_links(named: str) -> str:
+    """Name of the engine that probes links: the one that was named, the first that can where none
+    was. Raises UsageError for one that cannot.
+    """
+    able = [name for name, facts in ENGINES.items() if facts.probes_links]
+    if named == DEFAULT:
+        return able[0]
+    if not facts_of(named).probes_links:
+        raise UsageError(
+            f"--network: is for {' or '.join(f'--engine {name}' for name in able)}, not for"
+            f" --engine {named}"
+        )
+    return named
 
 
 def _loadable() -> list[Facts]:

@@ -26,6 +26,8 @@ class Nodes:
     "Tasks at a time of a worker."
     memory_nbytes: int = 0
     "Memory of a worker; 0: the cluster's own default."
+    prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    "Words by name of a host that, before those of a command, have it run there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +48,9 @@ class NodeCluster:
     "Commands in the order in which they are started."
     check: Sequence[str]
     "Command that ends with 0 once all workers are there, from a host that reaches them."
-    connect: str
-    "Address as --connect takes it."
+    arguments: Sequence[str]
+    "Words for the command that drives it, such as --connect and an address."
+    environment: Mapping[str, str] = field(default_factory=dict)
+    "Variables for that command."
+    programs: Mapping[str, str] = field(default_factory=dict)
+    "Texts of programs that are to lie in the folder before, by name."

@@ -29,6 +29,7 @@ from hyperslab.report.gantt import (
     gantt,
 )
 from hyperslab.report.graph import graph_svg
+from hyperslab.report.links import links_html
 from hyperslab.report.measures import headline, measures
 from hyperslab.report.messages.page import messages_html
 from hyperslab.report.prose import prose, verdict_html, whole_flags
@@ -202,6 +203,7 @@ def write_page(
         failures_html(failures),
         _pictures(pictures),
         charts_html(trace),
+        links_html(trace.meta),
         messages_html(traffic, trace),
         files_html(trace.meta),
         _totals(summary),

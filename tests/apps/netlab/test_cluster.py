@@ -20,11 +20,13 @@ from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab, require_nodes
 from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import LEAST_IDLE_SHARE, Meter, Usage, metered
 from hyperslab.apps.netlab.running import measured_of, newest
+from hyperslab.driver.submission import load_records
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import registry
 from hyperslab.network.lab.namespaces import LabFailed
+from hyperslab.report.links import links_of
 from tests.network.lab.labs import TOLERANT, require, spec
-from tests.system.end_to_end.command import call_program, image_of, save
+from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
 SLOW = NODES.replace("[nodes.w1]", '[nodes.w1]\nrate = "50Mbit"\n[nodes.w2]')
@@ -60,7 +62,7 @@ def program(
         subprocess.run(
             [
                 *cluster.prefix,
-                *(sys.executable, *words, "--connect", cluster.connect, "--record-messages"),
+                *(sys.executable, *words, *cluster.arguments, "--record-messages"),
                 *given,
             ],
             env={**os.environ, **variables(cluster.lab)},
@@ -206,6 +208,42 @@ def test_spark_is_started_by_commands_too(records: Path) -> None:
         pytest.skip("Spark needs java: install the Debian package openjdk-17-jre-headless")
     pytest.importorskip("pyspark")
     with cluster_in_lab(spec(SLOW), "spark") as made:
-        assert made.connect == f"spark://{made.lab['scheduler'].address}:7077"
+        assert list(made.arguments) == [
+            "--connect",
+            f"spark://{made.lab['scheduler'].address}:7077",
+        ]
         assert sorted(made.processes.values()) == ["scheduler", "w1", "w2"]
         assert all(map(_lives, made.processes))
+
+
+def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path: Path) -> None:
+    """The driver's mpiexec enters the nodes, whose links carry what ranks say to each other."""
+    require("emulator")
+    pytest.importorskip("mpi4py")
+    path = tmp_path / "spec.toml"
+    path.write_text(SLOW)
+    values = np.arange(4096, dtype=np.int16).reshape(16, 16, 16)
+    image = save(tmp_path / "a.nii", values)
+    out = tmp_path / "out"
+    words = ["run", "increment", str(image), "-o", str(out), "--engine", "mpi", "--blocks", "4"]
+    told = ["--keep", "volume", "--netlab", str(path)]
+    subprocess.run([*AS_INSTALLED, *words, *told], check=True, timeout=PATIENCE_S * 3)
+    assert (np.asarray(image_of(out / "a.nii").dataobj) == values + 1).all()
+    records_of = load_records(out)
+    assert {slot.partition("/")[0] for slot in records_of.trace.slots} == {"w1", "w2"}
+    links = links_of(records_of.trace.meta)
+    assert links is not None
+    assert all(link.nbytes["sends"] > 0 for link in links.nodes if link.role == "worker")
+    assert "<h2>Links</h2>" in (records_of.folder / "report.html").read_text()
+
+
+def test_an_mpi_that_cannot_enter_nodes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mpi4py")
+    other = tmp_path / "mpiexec"
+    other.write_text("#!/bin/sh\necho 'mpiexec (OpenRTE) 4.1.4'\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("HYPERSLAB_MPIEXEC", str(other))
+    with pytest.raises(UsageError, match="is not of MPICH, whose mpiexec can be told"):
+        require_nodes(spec(SLOW), "mpi")

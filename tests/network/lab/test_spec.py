@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hyperslab.errors import UsageError
-from hyperslab.network.lab.link import Link, parse_rate, show_bits
+from hyperslab.network.lab.link import Link, parse_rate
 from hyperslab.network.lab.spec import OneWay, load_spec
+from hyperslab.units import show_bits
 from tests.network.lab.labs import spec
 
 WHOLE = """

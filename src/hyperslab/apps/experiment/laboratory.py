@@ -89,8 +89,8 @@ def around(setting: Setting, means: Means | None, name: str, seed: int) -> Itera
         cluster_in_lab(spec, engine, threads) as cluster,
         metered(cluster.lab, cluster.processes) as meter,
     ):
-        told = ("--connect", cluster.connect)
-        yield Around(cluster.prefix, told, variables(cluster.lab), cluster.lab, meter)
+        environment = {**cluster.environment, **variables(cluster.lab)}
+        yield Around(cluster.prefix, cluster.arguments, environment, cluster.lab, meter)
 
 
 def record_of(lab: Lab, usage: Usage | None) -> dict[str, Any]:

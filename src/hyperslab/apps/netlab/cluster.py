@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -39,8 +39,10 @@ class Cluster:
     """A cluster on the nodes of a laboratory."""
 
     lab: Lab
-    connect: str
-    "Address as --connect takes it, from the laboratory's client."
+    arguments: Sequence[str]
+    "Words for the command that drives it, in the laboratory's client."
+    environment: Mapping[str, str]
+    "Variables for that command."
     processes: Mapping[int, str]
     "Processes of the cluster, by their numbers, with the nodes that they run in."
 
@@ -81,7 +83,7 @@ def cluster_in_lab(
     try:
         connection.send(asked)
         ready = _answer(connection, process)
-        yield Cluster(find(name), ready.connect, ready.processes)
+        yield Cluster(find(name), ready.arguments, ready.environment, ready.processes)
     finally:
         connection.close()
         _end(process)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -58,8 +58,10 @@ class Asked:
 class Ready:
     """The cluster answers."""
 
-    connect: str
-    "Address as --connect takes it."
+    arguments: Sequence[str]
+    "Words for a command that drives the cluster."
+    environment: Mapping[str, str]
+    "Variables for that command."
     processes: Mapping[int, str]
     "Processes of the cluster, by their numbers, with the nodes that they run in."
 
@@ -112,6 +114,7 @@ def nodes_of(lab: Lab, asked: Asked) -> Nodes:
         folder=asked.folder,
         threads=asked.threads,
         memory_nbytes=asked.memory_nbytes,
+        prefixes={node.name: lab.prefix(node.name) for node in lab.nodes if node.role == WORKER},
     )
 
 
@@ -119,12 +122,16 @@ def _started(lab: Lab, asked: Asked) -> Ready:
     """Start the cluster, and wait until all of its workers are there. Raises LabFailed."""
     cluster = engines.cluster_on(asked.engine, nodes_of(lab, asked))
     folder = Path(asked.folder)
+    for name, text in cluster.programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o700)
     running = {
         _start(lab, folder, number, command): command.node
         for number, command in enumerate(cluster.commands)
     }
     _await(lab, folder, cluster, running)
-    return Ready(cluster.connect, {process.pid: node for process, node in running.items()})
+    processes = {process.pid: node for process, node in running.items()}
+    return Ready(cluster.arguments, cluster.environment, processes)
 
 
 def _start(lab: Lab, folder: Path, number: int, command: NodeCommand) -> subprocess.Popen[bytes]:

@@ -11,16 +11,17 @@ from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
 from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.submission import KEPT, PAGE, load_records, write_report
 from hyperslab.engines.environment import itself
 from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
+from hyperslab.report.links import RECORD
+from hyperslab.report.verdict import Verdict, judge
+from hyperslab.report.verdict.network import DISTANCE, RULE
 from hyperslab.storage.recordfile import save_record
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_seconds, show_share
-
-FILE = "network.json"
-"Record of a run in a laboratory, beside its trace."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Ended:
     lab: Lab
     usage: Usage | None
     "What the links carried while its tasks ran; None where it has left no trace."
+    verdict: Verdict | None
+    "What limited it, now that the links are known; None where it has left no summary."
 
 
 def run_in_lab(
@@ -42,18 +45,29 @@ def run_in_lab(
     with cluster_in_lab(spec, engine, threads) as cluster:
         earlier = newest(out)
         with metered(cluster.lab, cluster.processes) as meter:
-            status = _run(cluster, [*arguments, "--connect", cluster.connect])
+            status = _run(cluster, [*arguments, *cluster.arguments])
         folder = newest(out)
-        usage = None
-        if folder is not None and folder != earlier:
-            usage = measured_of(folder, cluster.lab, meter)
-        return Ended(status, cluster.lab, usage)
+        if folder is None or folder == earlier:
+            return Ended(status, cluster.lab, None, None)
+        usage = measured_of(folder, cluster.lab, meter)
+        return Ended(status, cluster.lab, usage, _judged(folder))
+
+
+def _judged(folder: Path) -> Verdict | None:
+    """What limited the run of these records, whose page is written again with its links."""
+    if not all((folder / name).is_file() for name in KEPT):
+        return None
+    records = load_records(folder)
+    if (folder / PAGE).is_file():
+        write_report(records, folder / PAGE)
+    return judge(records.trace, records.summary)
 
 
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
     words = [*cluster.prefix, *itself(arguments)]
-    return run_in_foreground(words, {**os.environ, **variables(cluster.lab)})
+    environment = {**os.environ, **cluster.environment, **variables(cluster.lab)}
+    return run_in_foreground(words, environment)
 
 
 def newest(out: Path) -> Path | None:
@@ -69,12 +83,12 @@ def measured_of(folder: Path, lab: Lab, meter: Meter) -> Usage | None:
         return None
     meta = Trace.load(folder / "trace.parquet").meta
     usage = meter.usage(meta["ready_ns"], meta["end_ns"])
-    save_record(folder / FILE, {"lab": lab.as_json(), "usage": usage.as_json()})
+    save_record(folder / RECORD, {"lab": lab.as_json(), "usage": usage.as_json()})
     return usage
 
 
-def lines_of(lab: Lab, usage: Usage) -> list[str]:
-    """What the links did, as the terminal shows it."""
+def lines_of(lab: Lab, usage: Usage, verdict: Verdict | None) -> list[str]:
+    """What the links did, as the terminal shows it; and what they made the run wait for."""
     lines = [
         f"links      {one.node}: sent {show_bytes(one.sent_nbytes)}, received"
         f" {show_bytes(one.received_nbytes)}{_dropped(one.dropped)}"
@@ -86,7 +100,17 @@ def lines_of(lab: Lab, usage: Usage) -> list[str]:
     told = f"network    {lab.backend}, for {show_seconds(usage.seconds)}; processors {idle}"
     if usage.emulator_share:
         told += f", {show_share(usage.emulator_share)} for the emulator"
-    return [told, *lines, *(f"note       {why}" for why in (usage.bound, usage.starved) if why)]
+    notes = [f"note       {why}" for why in (usage.bound, usage.starved) if why]
+    return [told, *lines, *notes, *verdict_lines(verdict)]
+
+
+def verdict_lines(verdict: Verdict | None) -> list[str]:
+    """Cause and remedy where it was the network, of which the run itself did not know."""
+    if verdict is None or not verdict.findings:
+        return []
+    if verdict.findings[0].rule not in (RULE, DISTANCE):
+        return []
+    return [f"cause      {verdict.cause}", f"remedy     {verdict.remedy}"]
 
 
 def _dropped(causes: Mapping[str, int]) -> str:

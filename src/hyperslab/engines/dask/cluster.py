@@ -25,11 +25,13 @@ from hyperslab.engines.dask.client import (
     task_stream,
 )
 from hyperslab.engines.dask.keeper_process import START_LIMIT_S, KeeperProcess
+from hyperslab.engines.dask.links import Tell, probe_links
 from hyperslab.engines.dask.on_nodes import cluster_on
 from hyperslab.engines.dask.recording import Recording
 from hyperslab.engines.dask.watch import Watch
 from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import CONTINUES, RunStopped
+from hyperslab.machine.links import Effort, Network
 from hyperslab.trace import Slot
 from hyperslab.traffic import Traffic
 
@@ -86,6 +88,11 @@ class DaskEngine(BatchEngine):
     def cluster_on(nodes: Nodes) -> NodeCluster:
         """A scheduler and workers, each by a command."""
         return cluster_on(nodes)
+
+    @staticmethod
+    def links(connect: str, effort: Effort, tell: Tell) -> Network:
+        """Links of a cluster, measured between its processes."""
+        return probe_links(connect, effort, tell)
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)

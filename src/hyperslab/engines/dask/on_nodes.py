@@ -29,7 +29,7 @@ def cluster_on(nodes: Nodes) -> NodeCluster:
         words = _dask("worker", [address, *_worker(nodes, name)])
         commands.append(NodeCommand(name, words, variables))
     check = program(__name__, [address, len(nodes.workers)])
-    return NodeCluster(commands, check, address)
+    return NodeCluster(commands, check, ("--connect", address))
 
 
 def _dask(verb: str, words: Sequence[str]) -> list[str]:

@@ -18,8 +18,10 @@ from hyperslab.engines.batches.engine import BatchEngine, Work
 from hyperslab.engines.batches.tally import Tally
 from hyperslab.engines.batches.workers import require_able
 from hyperslab.engines.mpi import joined, mpiexec, portions
+from hyperslab.engines.mpi.on_nodes import cluster_on
 from hyperslab.engines.mpi.rank import Answer, Order
 from hyperslab.engines.mpi.ranks import RankDied, Ranks
+from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import Slot
@@ -106,6 +108,11 @@ class Mpi(BatchEngine):
             return None
         joined.join()
         return joined.dismiss
+
+    @staticmethod
+    def cluster_on(nodes: Nodes) -> NodeCluster:
+        """Ranks on nodes, which the driver starts itself."""
+        return cluster_on(nodes)
 
     @staticmethod
     def capacity(connect: str) -> tuple[int, int] | None:

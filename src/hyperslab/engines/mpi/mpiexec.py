@@ -119,13 +119,13 @@ def require_usable() -> None:
         )
     words = command()
     library = library_of(os.environ.get("MPI4PY_LIBMPI", ""))
-    launcher = _launcher(words[0])
-    if launcher == OPEN_MPI:
+    kind = launcher(words[0])
+    if kind == OPEN_MPI:
         _require_permission(words, os.environ)
-    if launcher in (MPICH, OPEN_MPI) and kind_of(library, LIBRARIES) not in (launcher, ""):
+    if kind in (MPICH, OPEN_MPI) and kind_of(library, LIBRARIES) not in (kind, ""):
         raise UsageError(
-            f"--engine mpi: {words[0]} is of {launcher}, but mpi4py finds {_first_line(library)}:"
-            f" name the library of {launcher} in MPI4PY_LIBMPI, or the mpiexec of the other in"
+            f"--engine mpi: {words[0]} is of {kind}, but mpi4py finds {_first_line(library)}:"
+            f" name the library of {kind} in MPI4PY_LIBMPI, or the mpiexec of the other in"
             f" {VARIABLE}"
         )
 
@@ -157,7 +157,7 @@ def library_of(_named: str) -> str:
 
 
 @functools.cache
-def _launcher(program: str) -> str:
+def launcher(program: str) -> str:
     """Ask which kind of MPI a command is of. Raises UsageError where it cannot be started."""
     try:
         done = subprocess.run(

@@ -41,7 +41,7 @@ def cluster_on(nodes: Nodes) -> NodeCluster:
         ]
         commands.append(_command(nodes, name, "worker.Worker", words))
     check = program(__name__, [host, len(nodes.workers)])
-    return NodeCluster(commands, check, address)
+    return NodeCluster(commands, check, ("--connect", address))
 
 
 def _share_mib(workers: int) -> int:

@@ -17,7 +17,7 @@ from hyperslab.network.lab import probes
 from hyperslab.network.lab.backends.choosing import BACKENDS
 from hyperslab.network.lab.backends.kernel import LEAST_BURST_NBYTES
 from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
-from hyperslab.network.lab.measured import Measured
+from hyperslab.network.lab.measured import MeasuredLink
 from hyperslab.network.lab.namespaces import LabFailed, network_file
 from hyperslab.network.lab.probes import End
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
@@ -51,7 +51,7 @@ _STEPS = 3
 "Standard deviations by which a share that is counted may differ from that of all packets."
 
 
-def calibrate(lab: Lab) -> tuple[Measured, ...]:
+def calibrate(lab: Lab) -> tuple[MeasuredLink, ...]:
     """What all links of a laboratory do, which are as asked for when it returns. Raises LabFailed
     where one is not within the tolerance.
     """
@@ -62,7 +62,7 @@ def calibrate(lab: Lab) -> tuple[Measured, ...]:
     return tuple(found)
 
 
-def measure(lab: Lab, node: Node) -> list[Measured]:
+def measure(lab: Lab, node: Node) -> list[MeasuredLink]:
     """What the link of one node does, which is as asked for when it returns. Raises LabFailed."""
     backend = BACKENDS[lab.backend]
     backend.shape(lab, replace(node, up=_rate_alone(node.up), down=_rate_alone(node.down)))
@@ -79,7 +79,7 @@ def measure(lab: Lab, node: Node) -> list[Measured]:
     return found
 
 
-def require_asked(lab: Lab, found: Sequence[Measured]) -> None:
+def require_asked(lab: Lab, found: Sequence[MeasuredLink]) -> None:
     """Raise LabFailed where a link is not what was asked for."""
     wrong = [one for one in found if not one.is_right]
     if not wrong:
@@ -92,7 +92,7 @@ def require_asked(lab: Lab, found: Sequence[Measured]) -> None:
     )
 
 
-def _off(one: Measured) -> float:
+def _off(one: MeasuredLink) -> float:
     """Share of what was asked for that would have to be tolerated."""
     if not one.asked:
         return 1.0
@@ -103,7 +103,7 @@ def _rate_alone(link: Link) -> Link:
     return Link(rate_bits=link.rate_bits, queue_ns=link.queue_ns)
 
 
-def _believed(measure: Callable[[], Measured]) -> Measured:
+def _believed(measure: Callable[[], MeasuredLink]) -> MeasuredLink:
     """What is measured: once where that is what was asked for, else the median."""
     found = [measure()]
     if not found[0].is_right:
@@ -124,7 +124,7 @@ def _link(node: Node, direction: Direction) -> Link:
     return node.up if direction == "up" else node.down
 
 
-def _rate(lab: Lab, node: Node, direction: Direction) -> Measured:
+def _rate(lab: Lab, node: Node, direction: Direction) -> MeasuredLink:
     link = _link(node, direction)
     asked = link.rate_bits
     nbytes = _FREE_NBYTES
@@ -136,10 +136,10 @@ def _rate(lab: Lab, node: Node, direction: Direction) -> Measured:
     warm = LEAST_BURST_NBYTES + nbytes // 8
     value = probes.rate_bits(*_ends(lab, node, direction), warm, nbytes, window)
     allowed = lab.tolerance * (asked or 0)
-    return Measured(node.name, f"rate {direction}", asked, value, "bit/s", allowed)
+    return MeasuredLink(f"rate {direction}", asked, value, "bit/s", node.name, allowed)
 
 
-def _round_trip(lab: Lab, node: Node) -> Measured:
+def _round_trip(lab: Lab, node: Node) -> MeasuredLink:
     """The median, which is what the delays of both directions are together, whatever the jitter."""
     asked_s = (node.up.delay_ns + node.down.delay_ns) / 1e9
     number = _FEWEST
@@ -151,7 +151,7 @@ def _round_trip(lab: Lab, node: Node) -> Measured:
     spread_s = _STEPS * jitter_s / math.sqrt(len(times))
     allowed = lab.tolerance * asked_s + FLOOR_S + spread_s + _sending_s(node)
     asked = asked_s or None
-    return Measured(node.name, "round trip", asked, statistics.median(times), "s", allowed)
+    return MeasuredLink("round trip", asked, statistics.median(times), "s", node.name, allowed)
 
 
 def _sending_s(node: Node) -> float:
@@ -167,7 +167,7 @@ def _patience_s(node: Node) -> float:
     return _PATIENCE_S + way_ns / 1e9
 
 
-def _lost(lab: Lab, node: Node, direction: Direction) -> Measured:
+def _lost(lab: Lab, node: Node, direction: Direction) -> MeasuredLink:
     link = _link(node, direction)
     number = _PACKETS
     if link.rate_bits is not None:
@@ -179,4 +179,4 @@ def _lost(lab: Lab, node: Node, direction: Direction) -> Measured:
     if link.loss:
         deviation = math.sqrt(link.loss * (1 - link.loss) / number)
         allowed = lab.tolerance * link.loss + _STEPS * deviation
-    return Measured(node.name, f"loss {direction}", link.loss, count / number, "share", allowed)
+    return MeasuredLink(f"loss {direction}", link.loss, count / number, "share", node.name, allowed)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 from hyperslab.errors import UsageError
-from hyperslab.units import show_seconds, show_share
+from hyperslab.units import show_bits, show_seconds, show_share
 
 Direction = Literal["up", "down"]
 "What a node sends, and what it receives."
@@ -99,11 +99,3 @@ def parse_rate(flag: str, text: str) -> int:
     if match is None or unit not in UNITS:
         raise UsageError(f"{flag} {text}: give a rate such as 100Mbit or 1Gbit")
     return round(float(match[1]) * UNITS[unit])
-
-
-def show_bits(rate_bits: float) -> str:
-    """Bits per second as people read them, such as `95.6 Mbit/s`."""
-    for unit, size in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if rate_bits >= 0.9995 * size:
-            return f"{rate_bits / size:.3g} {unit}"
-    return f"{rate_bits:.3g} bit/s"

@@ -7,10 +7,8 @@ there hold; nothing else is ever removed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +20,8 @@ from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.link import Link, Mode, Role
-from hyperslab.network.lab.measured import Measured
+from hyperslab.network.lab.measured import MeasuredLink
+from hyperslab.storage import ownfolder
 from hyperslab.storage.emulation.registry import started_of
 from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_list
@@ -88,7 +87,7 @@ class Lab:
     owner_started: int | None
     "Time at which that process started, in clock ticks since the boot."
     is_complete: bool = False
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredLink, ...] = ()
 
     def __getitem__(self, name: str) -> Node:
         """The node of that name. Raises UsageError where there is none."""
@@ -130,7 +129,7 @@ class Lab:
         """Laboratory of such a record."""
         fields = dict(record)
         nodes = tuple(map(Node.from_json, fields.pop("nodes")))
-        measured = tuple(Measured(**one) for one in fields.pop("measured"))
+        measured = tuple(MeasuredLink(**one) for one in fields.pop("measured"))
         return cls(**fields, nodes=nodes, measured=measured)
 
 
@@ -138,28 +137,17 @@ def folder() -> Path:
     """The folder of all records, made if it is not there. Raises UsageError where it is somebody
     else's.
     """
-    place = Path(os.environ.get(VARIABLE, FOLDER))
-    place.mkdir(mode=0o755, exist_ok=True)
-    about = place.lstat()
-    is_ours = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
-    if not is_ours or about.st_mode & 0o022:
-        raise UsageError(
-            f"{place} belongs to somebody else, or others may write to it: remove it, or name"
-            f" another folder in {VARIABLE}"
-        )
-    return place
+    return ownfolder.own_folder(
+        Path(os.environ.get(VARIABLE, FOLDER)), 0o755, f"name another folder in {VARIABLE}"
+    )
 
 
 @contextmanager
 def locked() -> Iterator[Path]:
     """The folder, in which nobody else makes or removes a laboratory meanwhile."""
     place = folder()
-    descriptor = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with ownfolder.locked(place):
         yield place
-    finally:
-        os.close(descriptor)
 
 
 def record(lab: Lab) -> None:

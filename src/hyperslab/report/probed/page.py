@@ -1,4 +1,6 @@
-"""The page of a machine that was probed: for every tier the answer, its curves, all numbers."""
+"""The page of a machine that was probed: the links of its clusters; for every tier the answer, its
+curves, all numbers.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ from pathlib import Path
 from hyperslab.report.html import document
 from hyperslab.report.probed.chart import Axis, Dot, chart_svg, legend_html
 from hyperslab.report.probed.lines import TITLES, details, headline, show_operations, show_slowdown
+from hyperslab.report.probed.links import network_section
 from hyperslab.report.probed.together import sharing_section
 from hyperslab.storage.probing.description import Machine
 from hyperslab.storage.probing.records import Measured, Point, Probed
 from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds
 
-TITLE = "Storage, as it was measured"
+TITLE = "Storage and links, as they were measured"
 STYLE = """
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(320px, 1fr)); gap: 22px }
 .charts svg { max-width: 100%; height: auto }
@@ -41,6 +44,7 @@ def write_probe_page(path: Path, machine: Machine) -> None:
     sections = [
         f"<h1>{TITLE}</h1>",
         f'<p class="about">{count} of {hosts}; medians, with the quartiles as bars</p>',
+        *map(network_section, machine.networks.values()),
         *map(sharing_section, machine.sharing.values()),
         *map(_section, tiers),
     ]

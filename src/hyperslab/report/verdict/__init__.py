@@ -12,7 +12,16 @@ from dataclasses import replace
 from functools import partial
 
 from hyperslab.report.summary import Summary, split
-from hyperslab.report.verdict import memory, processors, queueing, scratch, staging, storage, tasks
+from hyperslab.report.verdict import (
+    memory,
+    network,
+    processors,
+    queueing,
+    scratch,
+    staging,
+    storage,
+    tasks,
+)
 from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import NOTABLE, SHORT_S, STARVED, Finding, Verdict
@@ -51,6 +60,8 @@ EXPLAINS = {
     "start-up": _WAITING,
     "queueing": _WAITING,
     "slow-scratch": ("other", *_WAITING),
+    "network": ("compute", *_WAITING),
+    "network-distance": _WAITING,
     "closing": _WAITING,
     "stragglers": _ANY,
     "memory-pressure": _ANY,
@@ -66,17 +77,20 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
 
     Runs that took less than SHORT_S are not judged. Besides the spans it reads of `trace.meta`,
     each where there: run, load, labels, probe (read_nbytes_per_s and write_nbytes_per_s of the
-    device). Never raises for a trace that can be summarised.
+    device), network (links of its laboratory), transfers (between workers). Never raises for a
+    trace that can be summarised.
     """
     evidence = collect(trace)
     if not evidence.attempts:
         return Verdict("No task ran, so there is nothing to judge.", ())
     if summary.makespan_s < SHORT_S:
         return Verdict(_too_short(summary), ())
+    everything = list(_findings(evidence, summary))
     found = [
         finding
-        for finding in _findings(evidence, summary)
+        for finding in everything
         if not queueing.is_explained(finding, evidence)
+        and not network.is_explained(finding, everything)
     ]
     if summary.makespan_without_startup_s < SHORT_S:
         found = [finding for finding in found if finding.rule in MAKESPAN_RULES]
@@ -127,6 +141,7 @@ def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
     """Findings of all rules; where two claim as much, what can be changed comes before what is as
     it should be.
     """
+    yield from network.network(evidence)
     yield from storage.bandwidth(evidence)
     yield from storage.metadata(evidence)
     yield from scratch.slow_metadata(evidence, summary)

@@ -44,6 +44,7 @@ PULLS: Mapping[str, frozenset[Pull]] = {
     "compute-bound": frozenset({MORE, NOTHING}),
     "engine-overhead": frozenset({LARGER, FEWER, THREADS}),
     "too-few-partitions": frozenset({SMALLER, FEWER}),
+    "network-distance": frozenset({LARGER}),
     "start-up": frozenset({THREADS}),
     "closing": frozenset({LARGER}),
     "stragglers": frozenset({SMALLER}),
@@ -65,6 +66,7 @@ RULES_OUT: Mapping[str, frozenset[Pull]] = {
     "closing": frozenset({SMALLER}),
     "stragglers": frozenset({LARGER}),
     "queueing": frozenset({MORE}),
+    "network-distance": frozenset({SMALLER}),
     "memory-pressure": frozenset({MORE, LARGER}),
     "cpu-starved": frozenset({MORE}),
 }

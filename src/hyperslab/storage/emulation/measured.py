@@ -1,13 +1,13 @@
-"""Measured: what was asked of a tier, and what it does."""
+"""Measured: what was asked of an emulation, and what it does."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from hyperslab.units import show_rate, show_seconds, show_share
+from hyperslab.units import show_bits, show_rate, show_seconds, show_share
 
-Unit = Literal["B/s", "s", "/s"]
+Unit = Literal["B/s", "bit/s", "s", "/s", "share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Measured:
     """What was asked of a tier, and what was measured."""
 
     what: str
+    "Quantity, such as 'write'."
     asked: float | None
     "Value that was asked for; None where nothing was."
     value: float
@@ -22,7 +23,7 @@ class Measured:
 
     @property
     def deviation(self) -> float:
-        """Share of what was asked for by which the tier differs from it; 0 where nothing was."""
+        """Share of what was asked for by which the value differs from it; 0 where nothing was."""
         if not self.asked:
             return 0.0
         return abs(self.value / self.asked - 1)
@@ -46,9 +47,17 @@ class Measured:
 
 
 def show(value: float, unit: Unit) -> str:
-    """A measured value, such as `98.7 MB/s`, `1.05 ms` or `498 per second`."""
-    if unit == "B/s":
-        return show_rate(value)
-    if unit == "s":
-        return show_seconds(value)
-    return f"{value:.3g} per second"
+    """A measured value, such as `98.7 MB/s`, `95.6 Mbit/s`, `1.05 ms`, `498 per second` or
+    `2.0 %`.
+    """
+    match unit:
+        case "B/s":
+            return show_rate(value)
+        case "bit/s":
+            return show_bits(value)
+        case "s":
+            return show_seconds(value)
+        case "share":
+            return show_share(value)
+        case "/s":
+            return f"{value:.3g} per second"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hyperslab.errors import UsageError
+from hyperslab.machine.links import Network
 from hyperslab.storage.probing.folder import lock
 from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.probing.sharing import Sharing
@@ -32,6 +33,8 @@ class Machine:
     tiers: Mapping[str, Probed]
     sharing: Mapping[str, Sharing] = field(default_factory=dict)
     "What hosts do together, by their names and the path."
+    networks: Mapping[str, Network] = field(default_factory=dict)
+    "Links of clusters, by the addresses of their schedulers."
 
     def of(self, host: str, media: Iterable[str]) -> Probed | None:
         """What was probed from a host on media of which the path has one at least; the newest."""
@@ -68,12 +71,18 @@ def load_machine(path: Path) -> Machine:
         )
     tiers = {key: Probed.from_json(one) for key, one in record["tiers"].items()}
     sharing = {key: Sharing.from_json(one) for key, one in record.get("sharing", {}).items()}
-    return Machine(tiers, sharing)
+    networks = {key: Network.from_json(one) for key, one in record.get("networks", {}).items()}
+    return Machine(tiers, sharing, networks)
 
 
-def add(path: Path, probed: Iterable[Probed], sharing: Iterable[Sharing] = ()) -> Machine:
-    """Put what was probed into a description, in place of what it held of the same tiers, and of
-    the same hosts.
+def add(
+    path: Path,
+    probed: Iterable[Probed] = (),
+    sharing: Iterable[Sharing] = (),
+    networks: Iterable[Network] = (),
+) -> Machine:
+    """Put what was probed into a description, in place of what it held of the same tiers, of the
+    same hosts, and of clusters at the same addresses.
 
     Raises as `load_machine`, and OSError where it cannot be written.
     """
@@ -83,6 +92,7 @@ def add(path: Path, probed: Iterable[Probed], sharing: Iterable[Sharing] = ()) -
         machine = Machine(
             {**before.tiers, **{one.key: one for one in probed}},
             {**before.sharing, **{one.key: one for one in sharing}},
+            {**before.networks, **{one.address: one for one in networks}},
         )
         save_record(path, {"version": VERSION, **asdict(machine)})
     return machine

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
 from hyperslab.network.lab.namespaces import network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from hyperslab.network.lab.wiring import BRIDGE, DEVICE, port_of
+from hyperslab.units import show_bits
 
 LARGEST_RATE_BITS = (2**32 - 1) * 8
 "Rate that fits the field that the kernel has for it."

@@ -1,0 +1,133 @@
+"""Links that are slow or distant on purpose are named: by the probe, and by the report of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
+from hyperslab.apps.netlab.meter import metered
+from hyperslab.apps.netlab.running import lines_of, measured_of, newest, verdict_lines
+from hyperslab.driver.submission import Records, load_records, write_report
+from hyperslab.network.lab import change
+from hyperslab.network.lab.spec import OneWay
+from hyperslab.report.verdict import judge
+from tests.network.lab.labs import TOLERANT, require, spec
+from tests.system.end_to_end.command import AS_INSTALLED
+
+EVEN = (
+    TOLERANT
+    + 'backend = "emulator"\n'
+    + "".join(f'[nodes.{name}]\nrate = "100Mbit"\n' for name in ("scheduler", "w1", "w2", "w3"))
+    + '[nodes.client]\nrate = "100Mbit"\n'
+)
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster(records: Path) -> Iterator[Cluster]:
+    require("emulator")
+    with cluster_in_lab(spec(EVEN), "dask-futures") as made:
+        yield made
+
+
+@pytest.fixture
+def even(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, whose links are even again afterwards."""
+    yield cluster
+    for node in cluster.lab.nodes:
+        change(cluster.lab, node.name, OneWay(rate="100Mbit", delay="0ms"))
+
+
+def answer(cluster: Cluster, folder: Path) -> list[str]:
+    """What the command says of the links, from the client's node."""
+    words = ["probe", "--network", *cluster.arguments, "--json", "-o", str(folder / "m.json")]
+    done = subprocess.run(
+        [*cluster.prefix, *AS_INSTALLED, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    told: list[str] = json.loads(done.stdout)["answer"]
+    return told
+
+
+def test_even_links(even: Cluster, tmp_path: Path) -> None:
+    (sentence,) = answer(even, tmp_path)
+    assert sentence.startswith("no node, and no link, is three times slower or farther")
+
+
+def test_a_slow_node(even: Cluster, tmp_path: Path) -> None:
+    change(even.lab, "w2", OneWay(rate="10Mbit"))
+    told = answer(even, tmp_path)
+    assert len(told) == 2, told
+    assert all(one.startswith("worker w2 is slow: what ") for one in told)
+    assert any("times slower than the median" in one for one in told)
+
+
+def test_a_slow_direction_of_the_scheduler(even: Cluster, tmp_path: Path) -> None:
+    change(even.lab, "scheduler", OneWay(rate="10Mbit"), "up")
+    (sentence,) = answer(even, tmp_path)
+    assert sentence.startswith("scheduler is slow: what it sends arrives at 1.")
+
+
+def test_a_distant_node(even: Cluster, tmp_path: Path) -> None:
+    change(even.lab, "w3", OneWay(delay="30ms"))
+    (sentence,) = answer(even, tmp_path)
+    assert sentence.startswith("worker w3 is distant: a round trip to the nearest node takes 3")
+
+
+def rounds(cluster: Cluster, out: Path, **params: object) -> tuple[Records, list[str]]:
+    """Records of a program that ran in the client's node, and what the terminal shows of links."""
+    given = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
+    words = ["-m", "hyperslab.apps.experiment.programs", "dask-arrays", "transpose-sum"]
+    with metered(cluster.lab, cluster.processes) as meter:
+        subprocess.run(
+            [*cluster.prefix, sys.executable, *words, "-o", out, *cluster.arguments, *given],
+            env=os.environ,
+            check=True,
+            timeout=PATIENCE_S,
+        )
+    folder = newest(out)
+    assert folder is not None
+    usage = measured_of(folder, cluster.lab, meter)
+    assert usage is not None
+    records = load_records(folder)
+    return records, lines_of(cluster.lab, usage, judge(records.trace, records.summary))
+
+
+def test_a_slow_link_is_what_limited_the_run(cluster: Cluster, tmp_path: Path) -> None:
+    lab = change(cluster.lab, "w1", OneWay(rate="8Mbit"))
+    slow = Cluster(lab, cluster.arguments, cluster.environment, cluster.processes)
+    records, lines = rounds(slow, tmp_path / "out", array=600, chunk=150, rounds=2)
+    change(cluster.lab, "w1", OneWay(rate="100Mbit"))
+    usage = records.trace.meta["network"]["usage"]
+    if usage["bound"]:  # others kept the processors busy: that is said, and no link is blamed
+        assert not any(line.startswith("cause") for line in lines)
+        assert any("CPU-bound" in line for line in lines)
+        usage["bound"] = ""
+        lines = verdict_lines(judge(records.trace, records.summary))
+    first = judge(records.trace, records.summary).findings[0]
+    assert first.rule == "network"
+    assert first.sentence.startswith("The link of w1 limited the run: what it ")
+    assert first.advice.startswith("Give w1 a faster link, or run without it")
+    assert first.share > 0.5
+    assert any(line.startswith("cause      The link of w1") for line in lines)
+    page = tmp_path / "page.html"
+    write_report(records, page, has_pictures=False)
+    assert "<h2>Links</h2>" in page.read_text()
+
+
+def test_even_links_are_not_what_limited_a_run(cluster: Cluster, tmp_path: Path) -> None:
+    """Short runs, and such as compute, are told nothing about their links."""
+    records, lines = rounds(cluster, tmp_path / "out", array=200, chunk=100, rounds=1)
+    rules = {finding.rule for finding in judge(records.trace, records.summary).findings}
+    assert not any(rule.startswith("network") for rule in rules)
+    assert not any(line.startswith("cause") for line in lines)
