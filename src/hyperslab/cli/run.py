@@ -8,19 +8,18 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hyperslab import formats, workloads
 from hyperslab.apps import locality
 from hyperslab.apps.commands.running import own_options
-from hyperslab.arrays.encoding import Encoding
-from hyperslab.blocks.gathering import gather
+from hyperslab.cli.blockwise import of_function
 from hyperslab.cli.commands import Given, of_commands
 from hyperslab.cli.companions import join
 from hyperslab.cli.counted import run_counted
-from hyperslab.cli.destination import refusal_of, with_end
+from hyperslab.cli.destination import refusal_of
 from hyperslab.cli.flags import (
     BLOCKS,
     COMMAND,
@@ -63,12 +62,9 @@ from hyperslab.cli.flags import (
     require_dry_run,
     resume_flag,
 )
-from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.in_lab import run_in_laboratory
 from hyperslab.cli.in_scratch import run_with_scratch
-from hyperslab.cli.inputs import gather_inputs, naming_flags, parse_inputs
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
-from hyperslab.cli.parse import parse_resample, parse_shape, parse_storage_options
 from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import continuing
@@ -382,42 +378,12 @@ def run(
         pipeline = of_commands(given, options)
         options = own_options(options)
     else:
-        pipeline = _of_function(given)
+        pipeline = of_function(given)
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
     return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, scratch, count_files)
-
-
-def _of_function(given: Given) -> Pipeline:
-    """The pipeline of a function over blocks, from the arguments of `run`. Raises UsageError."""
-    if not given["source"]:
-        raise UsageError("SOURCE is missing: hyperslab run FUNCTION SOURCE... -o OUT")
-    given.refuse(("match",), "is for --command")
-    sources, axis = given["sources"], given["axis"]
-    if axis is not None and sources != "concatenated":
-        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
-    stores = parse_storage_options(given["storage_option"])
-    typed = parse_inputs(given["other"], given["mask"], given["labels"])
-    tell = functools.partial(mention, quiet=given["quiet"])
-    inputs: dict[str, Any] = gather_inputs(typed, sources, axis or 0, stores, tell)
-    pipeline = Pipeline(
-        gather(given["source"], sources, axis or 0, None, stores, tell),
-        values=given["values"],
-        boundary=given["boundary"],
-        resample=parse_resample(given["resample"], inputs),  # type: ignore[arg-type]
-        region=given["region"],
-        **inputs,
-    )
-    shape = Shape.parsed(given["drop_axis"], given["new_axis"], given["outputs"])
-    around = parse_shape("--halo", given["halo"]) or None
-    with naming_flags(typed):
-        pipeline = add_function(
-            pipeline, given["function"], given["param"], around, given["dtype"], shape
-        )
-    encoding = Encoding(parse_shape("--chunks", given["chunks"]), given["compression"])
-    return with_end(pipeline, given["out"], given["format"], given["keep"], encoding)
 
 
 def _begin(engine: str, connect: str) -> None:

@@ -12,11 +12,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums, writing
 from hyperslab.blocks.writing import Written
 from hyperslab.blocks.writing.forms import form_of
-from hyperslab.blocks.writing.part_folders import (
-    discard,
-    part_folders,
-    remove_stale,
-)
+from hyperslab.blocks.writing.part_folders import discard, part_folders, remove_stale
 from hyperslab.driver import replaced
 from hyperslab.driver.committed import RECORD, committed, note
 from hyperslab.driver.directory import RunDirectory, vouched_for
@@ -69,7 +65,8 @@ class Products:
             if homes.keys() <= set(done) and _are_in(
                 homes, files.get(os.path.basename(volume.sink.path))
             ):
-                _drop_allocation(volume)  # of somebody who began to make it again
+                if os.path.exists(volume.partial):  # of somebody who began to make it again
+                    discard(Path(volume.partial), Path(volume.sink.path))
             elif os.path.exists(volume.partial) or homes.keys().isdisjoint(done):
                 _allocate(volume)
             else:
@@ -436,11 +433,6 @@ def _astray(
     if not os.path.exists(volume.partial):
         return present
     return {task_id for task_id in present if homes[task_id] != os.path.basename(volume.partial)}
-
-
-def _drop_allocation(volume: Volume) -> None:
-    if os.path.exists(volume.partial):
-        discard(Path(volume.partial), Path(volume.sink.path))
 
 
 def _allocate(volume: Volume) -> None:

@@ -88,7 +88,7 @@ section h2:not(:first-child) { margin-top: 22px }
   gap: 16px 20px }
 .tiles b { display: block; font-size: 24px; line-height: 1.3; font-weight: 650;
   white-space: nowrap }
-.tiles span, .key, .hint { color: #5b6475; font-size: 13px }
+.tiles span, .key, .hint, .pictures figcaption { color: #5b6475; font-size: 13px }
 .bar { display: flex; height: 22px; border-radius: 5px; overflow: hidden; background: #e9ebee }
 .key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 10px 0 18px }
 .key i { display: inline-block; width: 11px; height: 11px; margin-right: 7px; border-radius: 3px }
@@ -96,7 +96,6 @@ section h2:not(:first-child) { margin-top: 22px }
 .pictures figure { margin: 0 0 14px; overflow-wrap: anywhere }
 .pictures img { margin: 0 8px 4px 0; max-width: 100%; background: #000; image-rendering: pixelated;
   vertical-align: bottom }
-.pictures figcaption { color: #5b6475; font-size: 13px }
 .picked { min-height: 21px; margin: 6px 0 0; font-size: 13px; font-weight: 600;
   overflow-wrap: anywhere }
 .failures { border-color: #efb8a0; background: #fff8f5 }
