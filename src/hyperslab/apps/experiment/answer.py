@@ -62,7 +62,7 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     decision = list(_decisions(direct, spec.margin))
     if not decision:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
-    evidence = [_evidence(one, spec.margin) for one in direct if one.pairs]
+    evidence = [_evidence(one) for one in direct if one.pairs]
     known = load(experiment.directory.places)
     expected = expected_of(results, known, _surroundings(experiment), record.sessions)
     trends = trends_of(results)
@@ -141,18 +141,37 @@ def show_interval(interval: Interval) -> str:
     return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
 
 
-def _evidence(one: Comparison, margin: float) -> str:
+def _evidence(one: Comparison) -> str:
     """The size of an effect, and what follows from it."""
     levels = f"{one.cell.shown(one.factor)} against {one.reference.shown(one.factor)}"
     head = f"{one.factor} {levels}: "
     assert one.ratio is not None
     pairs = show_count(one.pairs, "pair")
-    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one, margin)}."
+    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one)}."
 
 
-def _conclusion(one: Comparison, margin: float) -> str:
+def show_equivalence(one: Comparison) -> str:
+    """Why settings are equivalent: the 90 % interval lies within the margin. Says so where the 95 %
+    interval shows a difference that is too small to matter.
+    """
     assert one.ratio is not None
     assert one.inner is not None
+    inner = f"{one.inner.low:.3g} to {one.inner.high:.3g}"
+    seen = ""
+    if is_apart(one.ratio):
+        seen = ", though a difference is there"
+    return f"equivalent within {show_share(one.margin)} (90 % interval {inner}){seen}"
+
+
+def is_apart(ratio: Interval) -> bool:
+    """Whether the 95 % interval of a ratio does not hold 1."""
+    if ratio.low is None or ratio.high is None:
+        return False
+    return not ratio.low <= 1 <= ratio.high
+
+
+def _conclusion(one: Comparison) -> str:
+    assert one.ratio is not None
     ratio = one.ratio
     if ratio.low is None or ratio.high is None:
         return "a single replicate says nothing of its uncertainty"
@@ -162,11 +181,7 @@ def _conclusion(one: Comparison, margin: float) -> str:
         case "faster":
             return f"faster, by at least {show_share(1 - ratio.high)}"
         case "equivalent":
-            inner = f"{one.inner.low:.3g} to {one.inner.high:.3g}"
-            seen = ""
-            if not ratio.low <= 1 <= ratio.high:
-                seen = ", though a difference is there"
-            return f"equivalent within {show_share(margin)} (90 % interval {inner}){seen}"
+            return show_equivalence(one)
     more = ""
     if one.needed is not None:
         more = f": about {show_count(one.needed, 'replicate')} may tell"

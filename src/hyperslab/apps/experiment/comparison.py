@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import stdev
 from typing import Literal
 
@@ -27,6 +27,7 @@ from hyperslab.apps.experiment.intervals import (
     ratio_interval,
 )
 from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.significance import differs_p, equivalent_p, holm, is_told
 
 Verdict = Literal["slower", "faster", "equivalent", "open", "unknown"]
 MEASURE = "makespan_s"
@@ -90,6 +91,12 @@ class Comparison:
     "Replicates after which an open comparison may be told; None where that cannot be said."
     measure: str = MEASURE
     "Field of the summary that is compared."
+    margin: float = 0.0
+    "Ratios within this margin of 1 count as equivalent."
+    differs_p: float | None = None
+    "Probability of such a difference by chance."
+    equivalent_p: float | None = None
+    "Probability of so small a difference by chance, were the true one as great as the margin."
 
     @property
     def level(self) -> Level:
@@ -145,24 +152,33 @@ def compare(
     references = [other[replicate] for replicate in both]
     wide = ratio_interval(values, references, 0.95)
     inner = ratio_interval(values, references, 0.9)
-    verdict = _verdict(wide, inner, margin)
+    logarithms = [math.log(a / b) for a, b in zip(values, references, strict=True)]
+    by_chance = (differs_p(logarithms), equivalent_p(logarithms, math.log(1 + margin)))
+    verdict = _verdict(wide, *by_chance)
     needed = None
     if verdict == "open":
-        logarithms = [math.log(a / b) for a, b in zip(values, references, strict=True)]
         needed = _needed(logarithms, margin)
-    told = (len(both), wide, inner, verdict, needed, measure)
+    told = (len(both), wide, inner, verdict, needed, measure, margin, *by_chance)
     return Comparison(factor, result.cell, reference.cell, *told)
 
 
-def _verdict(wide: Interval, inner: Interval, margin: float) -> Verdict:
-    if wide.low is None or wide.high is None or inner.low is None or inner.high is None:
+def jointly(found: Sequence[Comparison]) -> list[Comparison]:
+    """Comparisons that are made together, with verdicts that allow for their number."""
+    differing = holm([one.differs_p for one in found])
+    alike = holm([one.equivalent_p for one in found])
+    return [
+        replace(one, verdict=_verdict(one.ratio, *by_chance), needed=None)
+        for one, *by_chance in zip(found, differing, alike, strict=True)
+    ]
+
+
+def _verdict(ratio: Interval | None, differs: float | None, alike: float | None) -> Verdict:
+    if ratio is None or differs is None or alike is None:
         return "unknown"
-    if 1 / (1 + margin) < inner.low and inner.high < 1 + margin:
+    if is_told(alike):
         return "equivalent"
-    if wide.low > 1:
-        return "slower"
-    if wide.high < 1:
-        return "faster"
+    if is_told(differs):
+        return "slower" if ratio.mean > 1 else "faster"
     return "open"
 
 

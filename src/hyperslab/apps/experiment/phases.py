@@ -34,6 +34,8 @@ class Phases:
     "Mean time in which the first tasks of slots read; None without any."
     later_read_s: float | None
     "Mean time in which all other tasks read; None without any."
+    replicate: int = 0
+    "Replicate of the trial."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class CellPhases:
         ]
 
 
-def phases_of(trace: Trace) -> Phases:
+def phases_of(trace: Trace, replicate: int = 0) -> Phases:
     """The phases of a trace's tasks."""
     seconds: dict[str, float] = {}
     tasks: set[int] = set()
@@ -72,7 +74,7 @@ def phases_of(trace: Trace) -> Phases:
         first += reads[:1]
         later += reads[1:]
     means = {kind: total / len(tasks) for kind, total in seconds.items()}
-    return Phases(means, _mean(first), _mean(later))
+    return Phases(means, _mean(first), _mean(later), replicate)
 
 
 def _seconds(span: Span) -> float:
@@ -100,8 +102,8 @@ def cell_phases(
 ) -> Iterator[CellPhases]:
     """The phases of every cell that has traces."""
     for result in results:
-        traces = [trace_of(directory, attempt) for attempt in result.done]
-        trials = [phases_of(trace) for trace in traces if trace is not None]
+        traces = [(trace_of(directory, one), one.replicate) for one in result.done]
+        trials = [phases_of(trace, number) for trace, number in traces if trace is not None]
         if trials:
             yield CellPhases(result, trials)
 
@@ -115,7 +117,21 @@ def first_reads(cells: Sequence[CellPhases]) -> Interval | None:
 
 
 def sentences(cells: Sequence[CellPhases]) -> Iterator[str]:
-    """What first reads take, as evidence."""
+    """What first reads take on each engine and tier, as evidence."""
+    alike: dict[str, list[CellPhases]] = {}
+    for one in cells:
+        alike.setdefault(_reader(one.result), []).append(one)
+    for reader, own in alike.items():
+        yield from _sentence(reader, own)
+
+
+def _reader(result: CellResult) -> str:
+    """Who reads from where, in words."""
+    names = [name for name in ("engine", "tier") if name in result.cell.levels]
+    return " from ".join(result.cell.shown(name) for name in names)
+
+
+def _sentence(reader: str, cells: Sequence[CellPhases]) -> Iterator[str]:
     ratio = first_reads(cells)
     if ratio is None or ratio.low is None or ratio.high is None:
         return
@@ -125,9 +141,10 @@ def sentences(cells: Sequence[CellPhases]) -> Iterator[str]:
     elif ratio.high < 1:
         words = "they take less"
     trials = sum(len(cell.pairs) for cell in cells)
+    head = f"{reader}: first" if reader else "First"
     yield (
-        f"First reads of slots take {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) times as"
-        f" long as later ones, over {trials} trials: {words}."
+        f"{head} reads of slots take {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) times"
+        f" as long as later ones, over {trials} trials: {words}."
     )
 
 

@@ -4,12 +4,13 @@ come out one way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from hyperslab.apps.experiment.answer import Answer, show_interval
+from hyperslab.apps.experiment.answer import Answer, is_apart, show_equivalence, show_interval
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
@@ -17,14 +18,22 @@ from hyperslab.apps.experiment.comparison import (
     Comparison,
     Verdict,
     compare,
+    jointly,
 )
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import Interval, ratio_interval
-from hyperslab.units import show_list
+from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
+from hyperslab.apps.experiment.named import NamedTier
+from hyperslab.apps.experiment.significance import differs_p, holm, is_told
+from hyperslab.units import show_count, show_list
 
-Outcome = Literal["reproduced", "in part", "refuted", "open", "not tested"]
+Outcome = Literal["reproduced", "in part", "refuted", "open", "by construction", "not tested"]
 UNTOLD = frozenset(("open", "unknown"))
 "Verdicts on comparisons that say nothing yet."
+COMPUTING = "compute_s"
+"Field of the summary that holds the time of all tasks in the function."
+HEADS = {WITHOUT_START: "Without the start of engines, ", COMPUTING: "Of computing alone, "}
+"Words before comparisons by another number than the makespan."
+NOT_RUN = "None of the cells that tell has been run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Evidence:
     answer: Answer
     margin: float
     "Ratios within this margin of 1 count as equivalent."
+    tiers: Mapping[str, NamedTier] = field(default_factory=dict)
+    "Tiers of the spec, by name."
 
     @property
     def baseline(self) -> Mapping[str, Level]:
@@ -93,6 +104,10 @@ class Claim:
     spec: str
     "Name of the spec whose experiment judges it; '': none does."
     judge: Judge
+    published: str = ""
+    "Numbers of the paper that go with it, and where they stand."
+    is_asked_for: bool = False
+    "Whether an emulated tier is asked to be what the claim states."
 
 
 def untestable(why: str) -> Judge:
@@ -103,20 +118,35 @@ def untestable(why: str) -> Judge:
 def expecting(verdicts: Collection[Verdict], found: Sequence[Comparison]) -> Judged:
     """Judge by comparisons, each of which should have one of these verdicts."""
     if not found:
-        return Judged("not tested", ["None of the cells that tell has been run."])
-    evidence = [sentence(one) for one in found]
-    told = [one for one in found if one.verdict not in UNTOLD]
-    return Judged(_outcome([one.verdict in verdicts for one in told]), evidence)
+        return Judged("not tested", [NOT_RUN])
+    together = jointly(found)
+    signs = [None if one.verdict in UNTOLD else one.verdict in verdicts for one in together]
+    return Judged(outcome_of(signs), [*counted(signs), *map(sentence, together)])
 
 
-def _outcome(as_claimed: Sequence[bool]) -> Outcome:
-    if not as_claimed:
-        return "open"
-    if all(as_claimed):
-        return "reproduced"
-    if any(as_claimed):
-        return "in part"
-    return "refuted"
+def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
+    """What comes of a claim by tests that came out as claimed or not; None: they tell nothing. Only
+    tests that all tell reproduce or refute it.
+    """
+    told = [one for one in as_claimed if one is not None]
+    if told and len(told) == len(as_claimed):
+        if all(told):
+            return "reproduced"
+        if not any(told):
+            return "refuted"
+    return "in part" if any(told) else "open"
+
+
+def counted(as_claimed: Sequence[bool | None]) -> Iterator[str]:
+    """How many of several tests tell something, in a sentence."""
+    if len(as_claimed) < 2:
+        return
+    told = [one for one in as_claimed if one is not None]
+    agree = sum(told)
+    yield (
+        f"{len(told)} of {show_count(len(as_claimed), 'comparison')} told: {agree} as the paper"
+        f" states, {len(told) - agree} otherwise."
+    )
 
 
 def sentence(one: Comparison) -> str:
@@ -127,28 +157,53 @@ def sentence(one: Comparison) -> str:
     where = show_list([f"{name} {cell.shown(name)}" for name in others])
     if where:
         where = f" ({where})"
-    head = ""
-    if one.measure == WITHOUT_START:
-        head = "Without the start of engines, "
     return (
-        f"{head}{one.factor} {cell.shown(one.factor)} takes {show_interval(one.ratio)} as long as"
-        f" {one.reference.shown(one.factor)}{where}: {_words(one.verdict)}."
+        f"{HEADS.get(one.measure, '')}{one.factor} {cell.shown(one.factor)} takes"
+        f" {show_interval(one.ratio)} as long as {one.reference.shown(one.factor)}{where}:"
+        f" {_words(one)}."
     )
 
 
-def _words(verdict: Verdict) -> str:
-    words = {
-        "open": "too few replicates to tell",
-        "unknown": "one replicate alone, which tells nothing",
-    }
-    return words.get(verdict, verdict)
+def _words(one: Comparison) -> str:
+    assert one.ratio is not None
+    match one.verdict:
+        case "open" if is_apart(one.ratio):
+            return "a difference alone, but not among so many comparisons"
+        case "open":
+            return "too few replicates to tell"
+        case "unknown":
+            return "one replicate alone, which tells nothing"
+        case "equivalent":
+            return show_equivalence(one)
+    return one.verdict
 
 
 def judged_ratio(ratio: Interval, told: str) -> Judged:
     """Judge that a ratio is greater than 1, by its 95 % interval."""
-    if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
+    if not is_apart(ratio):
         return Judged("open", [told])
-    return Judged("reproduced" if ratio.low > 1 else "refuted", [told])
+    return Judged("reproduced" if ratio.mean > 1 else "refuted", [told])
+
+
+class Contrast(NamedTuple):
+    """Paired differences that are to be greater than 0."""
+
+    told: str
+    "Sentence with the numbers."
+    differences: Sequence[float]
+    "Differences, one for each replicate."
+
+
+def judged_contrasts(found: Sequence[Contrast]) -> Judged:
+    """Judge that all differences are greater than 0, with an allowance for their number."""
+    if not found:
+        return Judged("not tested", [NOT_RUN])
+    adjusted = holm([differs_p(one.differences) for one in found])
+    signs = [
+        fmean(one.differences) > 0 if is_told(p) else None
+        for one, p in zip(found, adjusted, strict=True)
+    ]
+    return Judged(outcome_of(signs), [*counted(signs), *(one.told for one in found)])
 
 
 Values = tuple[str, Mapping[int, float]]
@@ -156,15 +211,37 @@ Values = tuple[str, Mapping[int, float]]
 
 
 def rising(what: str, first: Values | None, last: Values | None) -> Judged:
-    """Judge that a number is greater at the last level than at the first, pair by pair."""
+    """Judge that a number is greater at the last level than at the first, pair by pair: by its
+    ratios, or by its differences where it may be 0.
+    """
     if first is None or last is None:
-        return Judged("not tested", ["None of the cells that tell has been run."])
+        return Judged("not tested", [NOT_RUN])
     both = sorted(first[1].keys() & last[1].keys())
+    if not both:
+        return Judged("not tested", ["No replicate of both cells knows this number."])
     pairs = [(last[1][one], first[1][one]) for one in both]
-    known = [(late, early) for late, early in pairs if late > 0 and early > 0]
-    if not known:
-        return Judged("not tested", ["No replicate has both cells that tell."])
-    ratio = ratio_interval([late for late, _ in known], [early for _, early in known])
     means = [f"{fmean(values.values()):.3g} on {name}" for name, values in (first, last)]
-    told = f"{what}: {show_list(means)}, which is {show_interval(ratio)} as much."
-    return judged_ratio(ratio, told)
+    head = f"{what}: {show_list(means)}"
+    return judged_contrasts([contrast(head, pairs)])
+
+
+def contrast(head: str, pairs: Sequence[tuple[float, float]]) -> Contrast:
+    """Pairs of a later number and an earlier one, as logarithms of ratios or as differences where a
+    number is 0.
+    """
+    later = [late for late, _ in pairs]
+    earlier = [early for _, early in pairs]
+    if min(*later, *earlier) > 0:
+        told = f"{head}, which is {show_interval(ratio_interval(later, earlier))} as much."
+        return Contrast(told, [math.log(late / early) for late, early in pairs])
+    differences = [late - early for late, early in pairs]
+    return Contrast(f"{head}, {show_difference(differences)}.", differences)
+
+
+def show_difference(differences: Sequence[float]) -> str:
+    """A mean of differences with the bounds of its 95 % interval."""
+    interval = mean_interval(differences)
+    text = f"a difference of {interval.mean:.3g}"
+    if interval.low is None or interval.high is None:
+        return text
+    return f"{text} ({interval.low:.3g} to {interval.high:.3g})"

@@ -1,0 +1,74 @@
+"""Significance: how probable paired differences are by chance, alone and among others.
+
+Of several tests of one claim some reject by chance. Holm's step-down keeps the probability that any
+of them does so below the level (S. Holm, A simple sequentially rejective multiple test procedure,
+1979). Equivalence is tested by two one-sided tests, of which the weaker one counts (D. J.
+Schuirmann, 1987).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from hyperslab.apps.experiment.intervals import two_sided
+
+LEVEL = 0.05
+"Probability by chance up to which a test tells something."
+
+
+def differs_p(differences: Sequence[float]) -> float | None:
+    """Probability that a mean so far from 0 comes by chance; None for fewer than two values."""
+    if len(differences) < 2:
+        return None
+    return 1 - two_sided(abs(_t(differences, 0.0)), len(differences) - 1)
+
+
+def equivalent_p(differences: Sequence[float], margin: float) -> float | None:
+    """Probability that a mean so near to 0 comes by chance where the true one is as far from it as
+    a margin; None for fewer than two values.
+    """
+    if len(differences) < 2:
+        return None
+    freedom = len(differences) - 1
+    above = _one_sided(_t(differences, -margin), freedom)
+    below = _one_sided(-_t(differences, margin), freedom)
+    return max(above, below)
+
+
+def _t(values: Sequence[float], centre: float) -> float:
+    """Student's t of the mean of values, from a centre on."""
+    distance = fmean(values) - centre
+    error = stdev(values) / math.sqrt(len(values))
+    if error:
+        return distance / error
+    if distance:
+        return math.copysign(math.inf, distance)
+    return 0.0
+
+
+def _one_sided(t: float, freedom: int) -> float:
+    """Probability that Student's t is greater than this one."""
+    tail = (1 - two_sided(abs(t), freedom)) / 2
+    if t < 0:
+        return 1 - tail
+    return tail
+
+
+def holm(probabilities: Sequence[float | None]) -> list[float | None]:
+    """Probabilities of tests that are made together, each as if it were the only one; None where
+    there was none.
+    """
+    known = [(p, place) for place, p in enumerate(probabilities) if p is not None]
+    adjusted: list[float | None] = [None] * len(probabilities)
+    least = 0.0
+    for rank, (p, place) in enumerate(sorted(known)):
+        least = max(least, min(1.0, p * (len(known) - rank)))
+        adjusted[place] = least
+    return adjusted
+
+
+def is_told(p: float | None) -> bool:
+    """Whether a test of this probability tells something."""
+    return p is not None and p <= LEVEL
