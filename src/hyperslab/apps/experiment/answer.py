@@ -10,6 +10,7 @@ from hyperslab.apps.experiment import phases as reading
 from hyperslab.apps.experiment import trends as growing
 from hyperslab.apps.experiment.before import impossible
 from hyperslab.apps.experiment.comparison import (
+    WITHOUT_START,
     CellResult,
     Comparison,
     Verdict,
@@ -17,6 +18,7 @@ from hyperslab.apps.experiment.comparison import (
     results_of,
 )
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
+from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
@@ -60,6 +62,7 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     comparisons = comparisons_of(results, spec.baseline, spec.margin)
     direct = [one for one in comparisons if not one.reference.changed]
     decision = list(_decisions(direct, spec.margin))
+    decision += _without_start(results, spec.baseline, spec.margin)
     if not decision:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
     evidence = [_evidence(one) for one in direct if one.pairs]
@@ -100,6 +103,16 @@ def _decisions(direct: Sequence[Comparison], margin: float) -> Iterator[str]:
         if own:
             clauses = list(_clauses(own, margin))
             yield f"{factor}: {'; '.join(clauses)}."
+
+
+def _without_start(
+    results: Sequence[CellResult], baseline: Mapping[str, Level], margin: float
+) -> Iterator[str]:
+    """What to choose of engines whose start does not count, as in runs that are long enough."""
+    found = comparisons_of(results, baseline, margin, WITHOUT_START)
+    engines = [one for one in found if one.factor == "engine" and not one.reference.changed]
+    for text in _decisions(engines, margin):
+        yield text.replace("engine: ", "engine, without the start of engines: ", 1)
 
 
 def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
@@ -305,7 +318,7 @@ def machine_changes(sessions: Sequence[Session]) -> Iterator[str]:
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     for name in dict.fromkeys([*before, *now]):
-        if name not in IGNORED and before.get(name) != now.get(name):
+        if name in before and name not in IGNORED and before[name] != now.get(name):
             yield f"{name} {now.get(name)}, was {before.get(name)}"
 
 

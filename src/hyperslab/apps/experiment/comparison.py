@@ -121,7 +121,10 @@ def _result(cell: Cell, record: Record) -> CellResult:
 
 
 def comparisons_of(
-    results: Sequence[CellResult], baseline: Mapping[str, Level], margin: float
+    results: Sequence[CellResult],
+    baseline: Mapping[str, Level],
+    margin: float,
+    measure: str = MEASURE,
 ) -> list[Comparison]:
     """Every cell beside those at the baseline's level of one factor and else the same."""
     by_key = {result.cell.key: result for result in results}
@@ -131,7 +134,7 @@ def comparisons_of(
             levels = {**result.cell.levels, factor: baseline[factor]}
             reference = by_key.get(tuple(levels.items()))
             if reference is not None:
-                found.append(compare(factor, result, reference, margin))
+                found.append(compare(factor, result, reference, margin, measure))
     return found
 
 

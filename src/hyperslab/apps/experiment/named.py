@@ -16,7 +16,7 @@ from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.mistakes import Table
 from hyperslab.plan.written import parse_size
 from hyperslab.storage.emulation.settings import STRIPE_NBYTES, Settings, require
-from hyperslab.units import show_list
+from hyperslab.units import show_list, show_seconds
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -73,6 +73,17 @@ class NamedTier(Table):
             stripe_nbytes=_size("stripe_size", self.stripe_size) or STRIPE_NBYTES,
             page_cache=self.page_cache,
         )
+
+    def asked(self) -> str:
+        """Rates and times that an emulated tier is asked for, in words."""
+        words = [
+            self.bandwidth and f"{self.bandwidth}/s",
+            self.write_bandwidth and f"writing {self.write_bandwidth}/s",
+            self.latency_s and f"latency {show_seconds(self.latency_s)}",
+            self.metadata_s and f"opening {show_seconds(self.metadata_s)}",
+            self.write_back and f"write-back {self.write_back}",
+        ]
+        return ", ".join(word for word in words if word)
 
 
 def _size(name: str, text: str | None) -> int | None:

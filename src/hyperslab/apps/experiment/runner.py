@@ -45,6 +45,7 @@ from hyperslab.apps.experiment.process import (
 from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
+from hyperslab.apps.experiment.versions import engine_versions
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError
 from hyperslab.machine import pressure
@@ -451,4 +452,5 @@ def machine() -> dict[str, Any]:
         "hyperslab": version("hyperslab"),
         "numpy": version("numpy"),
         "kernel": platform.release(),
+        **engine_versions(),
     }

@@ -235,13 +235,13 @@ def contrast(head: str, pairs: Sequence[tuple[float, float]]) -> Contrast:
         told = f"{head}, which is {show_interval(ratio_interval(later, earlier))} as much."
         return Contrast(told, [math.log(late / early) for late, early in pairs])
     differences = [late - early for late, early in pairs]
-    return Contrast(f"{head}, {show_difference(differences)}.", differences)
+    return Contrast(f"{head}, a difference of {show_mean(differences)}.", differences)
 
 
-def show_difference(differences: Sequence[float]) -> str:
-    """A mean of differences with the bounds of its 95 % interval."""
-    interval = mean_interval(differences)
-    text = f"a difference of {interval.mean:.3g}"
+def show_mean(values: Sequence[float]) -> str:
+    """A mean with the bounds of its 95 % interval."""
+    interval = mean_interval(values)
+    text = f"{interval.mean:.3g}"
     if interval.low is None or interval.high is None:
         return text
     return f"{text} ({interval.low:.3g} to {interval.high:.3g})"

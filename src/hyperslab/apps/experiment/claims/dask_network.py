@@ -12,8 +12,10 @@ from hyperslab.apps.experiment.claims.claim import (
     Judged,
     Outcome,
     Values,
+    counted,
     expecting,
     judged_ratio,
+    outcome_of,
     rising,
 )
 from hyperslab.apps.experiment.comparison import MEASURE, CellResult, Comparison, compare
@@ -112,10 +114,8 @@ def _round_trip_or_rate(evidence: Evidence) -> Judged:
     if not ratios:
         return Judged("not tested", ["No two cells differ by the same factor in delay and rate."])
     judged = [judged_ratio(ratio, text) for ratio, text in zip(ratios, told, strict=True)]
-    outcomes = {one.outcome for one in judged} - {"open"}
-    if not outcomes:
-        return Judged("open", told)
-    return Judged("in part" if len(outcomes) > 1 else outcomes.pop(), told)
+    signs = [None if one.outcome == "open" else one.outcome == "reproduced" for one in judged]
+    return Judged(outcome_of(signs), [*counted(signs), *told])
 
 
 def _counterparts(evidence: Evidence) -> Iterator[tuple[CellResult, CellResult, float]]:

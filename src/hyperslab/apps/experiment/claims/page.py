@@ -4,8 +4,11 @@ as Markdown.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +79,21 @@ def paper_of(name: str) -> Paper:
     return PAPERS[name]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Finding:
     """An experiment that has run, and what came of it."""
 
     experiment: Experiment
     answer: Answer
+    "What all of its trials say."
+
+    @cached_property
+    def usable(self) -> Answer:
+        """What the trials say that did not have to share the processors."""
+        record = self.experiment.record()
+        if any(one.starved for one in record.counted()):
+            return answer_of(self.experiment, record.without_starved())
+        return self.answer
 
     @property
     def name(self) -> str:
@@ -105,8 +117,13 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
         return claim.judge(Evidence(Answer((), (), (), (), ()), 0.0))
     if finding is None:
         return Judged("not tested", [f"`{claim.spec}` has not been run."])
-    margin = finding.experiment.loaded.spec.margin
-    return claim.judge(Evidence(finding.answer, margin))
+    spec = finding.experiment.loaded.spec
+    found = claim.judge(Evidence(finding.usable, spec.margin, spec.tiers))
+    is_made = claim.is_asked_for and _emulated(finding)
+    if is_made and found.outcome in ("reproduced", "in part"):
+        why = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
+        return Judged("by construction", [why, *found.evidence])
+    return found
 
 
 def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], command: str) -> Path:
@@ -153,6 +170,9 @@ def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[s
             yield ""
     for machine in dict.fromkeys(text for one in findings for text in _machines(one)):
         yield f"- {machine}"
+    if findings:
+        yield f"- {_days(findings)}"
+        yield f"- {_versions(findings)}"
     yield ""
 
 
@@ -163,6 +183,41 @@ def _trials(findings: Sequence[Finding]) -> str:
     if done == asked:
         return show_count(done, "trial")
     return f"{done:,} trials that were done, of {show_count(asked, 'trial')}"
+
+
+def _days(findings: Sequence[Finding]) -> str:
+    """When the trials ran, by the clock of the machine."""
+    attempts = [attempt for one in findings for attempt in one.experiment.record().attempts]
+    days = sorted({_day(attempt.began_s) for attempt in attempts})
+    if len(days) > 1:
+        return f"{days[0]} to {days[-1]}"
+    return days[0]
+
+
+def _day(began_s: float) -> str:
+    return datetime.fromtimestamp(began_s, UTC).date().isoformat()
+
+
+def _versions(findings: Sequence[Finding]) -> str:
+    """Versions of all that trials used, as their records say."""
+    found: dict[str, None] = {}
+    for one in findings:
+        for attempt in one.experiment.record().counted():
+            path = one.experiment.directory.trial(attempt.number, attempt.attempt)
+            found |= dict.fromkeys(_packages(path / "provenance.json"))
+        for session in one.experiment.record().sessions:
+            if java := session.machine.get("java"):
+                found[f"Java {java}"] = None
+    return show_list(list(found)) or "versions that no record tells"
+
+
+def _packages(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    facts = json.loads(path.read_bytes()).get("facts", {})
+    packages = [text for text in str(facts.get("versions", "")).split(", ") if text]
+    python = facts.get("python")
+    return [f"Python {python}", *packages] if python else packages
 
 
 def _machines(one: Finding) -> Iterator[str]:
@@ -177,25 +232,36 @@ def _machines(one: Finding) -> Iterator[str]:
 
 def _claims(found: Sequence[tuple[Claim, Judged]], emulated: Mapping[str, str]) -> Iterator[str]:
     """What came of every claim; `emulated` are the emulated tiers of specs, in words."""
-    columns = ("the paper states", "here", "emulated tiers")
-    rows = [(claim.text, one.outcome, emulated.get(claim.spec, "")) for claim, one in found]
+    columns = ("the paper states", "here", "published", "emulated tiers")
+    rows = [
+        (claim.text, one.outcome, claim.published, emulated.get(claim.spec, ""))
+        for claim, one in found
+    ]
     yield Sheet("Claims", columns, rows).markdown()
+    yield (
+        "Numbers that are published or recomputed from the authors' records are of other machines"
+        " and sizes. A claim is reproduced or refuted where all comparisons tell, allowing for"
+        " their number (Holm 1979), in part where some are as it states, open where none is."
+    )
+    yield ""
     for claim, one in found:
         yield from (f"### {claim.text}", "")
         by = ""
         if claim.spec:
             by = f" (`{claim.spec}`)"
-        if tiers := emulated.get(claim.spec):
-            by = f" (`{claim.spec}`; emulated: {tiers})"
         yield from (f"**{one.outcome}**{by}", "")
+        if claim.published:
+            yield f"- Published: {claim.published}."
         yield from (f"- {text}" for text in one.evidence)
         yield ""
 
 
 def _emulated(one: Finding) -> str:
-    """Names of the emulated tiers of an experiment."""
+    """Names of the emulated tiers of an experiment, and what they are asked to be like."""
     experiment = one.experiment
-    return show_list(experiment.inputs.emulated(experiment.settings(experiment.cells)))
+    tiers = experiment.loaded.spec.tiers
+    names = experiment.inputs.emulated(experiment.settings(experiment.cells))
+    return show_list([f"{name} ({tiers[name].asked()})" for name in names])
 
 
 def _experiment(one: Finding, below: Path, files: set[str]) -> Iterator[str]:
