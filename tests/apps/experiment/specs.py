@@ -64,7 +64,12 @@ def attempt(
         "wall_s": makespan_s + 0.5,
         "state": state,
         "reason": "",
-        "numbers": {"makespan_s": makespan_s, "read_s": makespan_s / 2, "written_nbytes": 1000},
+        "numbers": {
+            "makespan_s": makespan_s,
+            "read_s": makespan_s / 2,
+            "compute_s": makespan_s,
+            "written_nbytes": 1000,
+        },
         "preparation": {},
         "load_before": {},
         "load_during": {},

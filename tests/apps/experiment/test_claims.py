@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged, expecting, rising
+from hyperslab.apps.experiment.claims.claim import (
+    Claim,
+    Evidence,
+    Judged,
+    expecting,
+    outcome_of,
+    rising,
+)
 from hyperslab.apps.experiment.claims.dask_vs_spark import WHOLE_FILES
 from hyperslab.apps.experiment.claims.page import (
     PAPERS,
@@ -20,6 +27,7 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
+from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import SpecFile, find
@@ -32,7 +40,11 @@ DASK = "dask-vs-spark"
 INCREMENTATION = f"{DASK}/incrementation"
 HISTOGRAM = f"{DASK}/histogram"
 THREADS = f"{DASK}/threads"
+READS = f"{DASK}/staggered-reads"
+TIERS = "storage-tiers/incrementation"
+ENGINES = ("dask-bag", "dask-delayed", "dask-futures", "spark")
 LIMIT = f"{DASK}/block-limit"
+JAVA = "java.lang.OutOfMemoryError: Required array size too large"
 
 
 def outcomes(
@@ -77,10 +89,18 @@ def test_engines_that_take_as_long_are_equivalent(tmp_path: Path) -> None:
 
 def test_more_workers(tmp_path: Path) -> None:
     assert outcome(outcomes(INCREMENTATION, {}, tmp_path), "stop falling") == "reproduced"
-    engines = ("dask-bag", "dask-delayed", "dask-futures", "spark")
-    fast = dict.fromkeys((f"engine {name}, workers 4" for name in engines), varied(0.5))
-    found = outcomes(INCREMENTATION, fast | {"workers 4": varied(0.5)}, tmp_path)
-    assert outcome(found, "stop falling") == "refuted"
+    cells = ["workers 4", *(f"engine {name}, workers 4" for name in ENGINES)]
+    fast = dict.fromkeys(cells, varied(0.5))
+    assert outcome(outcomes(INCREMENTATION, fast, tmp_path), "stop falling") == "refuted"
+    late = dict.fromkeys(cells, varied(1.2))
+    starts = dict.fromkeys(cells, 0.7)
+    found = outcomes(INCREMENTATION, late, tmp_path, starts=starts)
+    assert outcome(found, "stop falling") == "in part", "the start alone takes longer"
+    noisy = dict.fromkeys(cells[1:], (0.3, 1.0, 4.0))
+    found = outcomes(INCREMENTATION, noisy, tmp_path)
+    assert outcome(found, "stop falling") == "in part", "one that tells is not five"
+    found = outcomes(INCREMENTATION, noisy | {"workers 4": varied(0.5)}, tmp_path)
+    assert outcome(found, "stop falling") == "open"
 
 
 def test_the_start_of_an_engine_is_told_from_the_rest(tmp_path: Path) -> None:
@@ -92,19 +112,19 @@ def test_the_start_of_an_engine_is_told_from_the_rest(tmp_path: Path) -> None:
 
 
 def test_what_the_lock_costs(tmp_path: Path) -> None:
-    """On both engines, whose slots are threads."""
-    alike = outcomes(THREADS, {}, tmp_path)
-    assert outcome(alike, "pure Python") == "reproduced"
-    for function in ("NumPy", "sleeps", "program"):
+    """On both engines, whose slots are threads: makespans, and the time in pure Python."""
+    alike = outcomes(THREADS, {}, tmp_path, starts={})
+    for function in ("NumPy", "sleeps", "program", "pure Python"):
         assert outcome(alike, function) == "refuted"
     one = "workload hyperslab.apps.experiment.lock:sleep, threads 1"
-    found = outcomes(THREADS, {one: varied(2)}, tmp_path)
+    two = one.replace(", threads", ", engine dask-futures, threads")
+    found = outcomes(THREADS, {one: varied(2)}, tmp_path, starts={})
     assert outcome(found, "sleeps") == "in part"
     assert outcome(found, "NumPy") == "refuted"
-    two = one.replace(", threads", ", engine dask-futures, threads")
-    assert outcome(outcomes(THREADS, {one: varied(2), two: varied(2)}, tmp_path), "sleeps") == (
-        "reproduced"
-    )
+    found = outcomes(THREADS, {one: varied(2), two: varied(2)}, tmp_path, starts={})
+    assert outcome(found, "sleeps") == "reproduced"
+    python = {"threads 1": varied(0.5), "engine dask-futures, threads 1": varied(0.5)}
+    assert outcome(outcomes(THREADS, python, tmp_path, starts={}), "pure Python") == "reproduced"
 
 
 def test_histograms_on_engines_with_a_lock(tmp_path: Path) -> None:
@@ -116,24 +136,125 @@ def test_histograms_on_engines_with_a_lock(tmp_path: Path) -> None:
 
 
 def test_first_reads_and_compensation_are_those_of_the_saturated_tier(tmp_path: Path) -> None:
-    found = outcomes(f"{DASK}/staggered-reads", {}, tmp_path)
+    found = outcomes(READS, {}, tmp_path)
     assert outcome(found, "first reads") == "not tested", "records without traces"
-    assert outcome(found, "gains in transfer") == "open"
+    assert outcome(found, "gains in transfer") == "not tested", "records without overhead"
     assert outcome(found, "putting transfers off") == "reproduced"
 
 
+def test_overhead_that_transfer_makes_up_for(tmp_path: Path) -> None:
+    def said(spark: Mapping[str, float]) -> str:
+        found = _outcomes(asked, with_numbers(asked, {"engine spark (tier emulated)": spark}))
+        return outcome(found, "gains in transfer")
+
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    assert said({"overhead_s": 3.0, "read_s": 1.0}) == "reproduced"
+    assert said({"overhead_s": 3.0, "read_s": 3.0}) == "refuted"
+    assert said({"overhead_s": 1.0, "read_s": 3.0}) == "open", "nothing to make up for"
+
+
+def test_the_gap_between_engines(tmp_path: Path) -> None:
+    idle = "tier idle, engine spark"
+    found = outcomes(READS, {idle: varied(2)}, tmp_path, starts={})
+    assert outcome(found, "narrower") == "reproduced"
+    found = outcomes(READS, {"engine spark (tier emulated)": varied(2)}, tmp_path, starts={})
+    assert outcome(found, "narrower") == "refuted"
+    found = outcomes(READS, {idle: (0.5, 1.0, 4.0)}, tmp_path, starts={})
+    assert outcome(found, "narrower") == "open"
+
+
+def test_overhead_that_grows(tmp_path: Path) -> None:
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+    grown = {f"engine {name}, workers 4": {"overhead_s": 3.0} for name in ENGINES}
+    found = _outcomes(asked, with_numbers(asked, grown))
+    assert outcome(found, "grows with the workers") == "reproduced"
+    assert outcome(found, "least on Spark") == "open"
+    grown["engine spark, workers 4"] = {"overhead_s": 2.0}
+    found = _outcomes(asked, with_numbers(asked, grown))
+    assert outcome(found, "least on Spark") == "in part", "Futures like the others"
+    grown["engine dask-futures, workers 4"] = {"overhead_s": 4.0}
+    found = _outcomes(asked, with_numbers(asked, grown))
+    assert outcome(found, "least on Spark") == "reproduced"
+    less = {f"engine {name}, workers 4": {"overhead_s": 1.0} for name in ENGINES}
+    found = _outcomes(asked, with_numbers(asked, less))
+    assert outcome(found, "grows with the workers") == "refuted"
+
+
+def with_numbers(asked: Experiment, planted: Mapping[str, Mapping[str, float]]) -> Record:
+    """A record whose cells have these numbers, all others the same overhead and transfer."""
+    usual = {"overhead_s": 2.0, "read_s": 2.0, "write_s": 0.0}
+    names = {one.cell.key: one.cell.name for one in trials_of(asked.loaded.spec)}
+    attempts = []
+    for one in record_of(asked, {}, {}).attempts:
+        drift = 1 + 0.01 * one.replicate * (1 + one.number % 3)
+        own = {**usual, **planted.get(names[one.key], {})}
+        noisy = {name: value * drift for name, value in own.items()}
+        attempts.append(dataclasses.replace(one, numbers={**one.numbers, **noisy}))
+    return Record([], attempts, 0, {one.number: [one] for one in attempts})
+
+
+def test_a_partition_whose_blocks_sleep_tells_half(tmp_path: Path) -> None:
+    cells = [
+        f"{where}files {files}"
+        for where in ("", *(f"engine {name}, " for name in ENGINES))
+        for files in (4, 64)
+    ]
+    slow = dict.fromkeys(cells, varied(2))
+    found = outcomes(INCREMENTATION, slow, tmp_path, starts={})
+    assert outcome(found, "best number of blocks") == "in part"
+    assert outcome(outcomes(INCREMENTATION, {}, tmp_path, starts={}), "best number") == "refuted"
+
+
+def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
+    asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
+    seconds = {"dram": 1.0, "optane": 2.0, "ssd": 4.0, "isilon": 8.0}
+    slow = {
+        one.cell.name: varied(seconds[str(one.cell.levels["tier"])])
+        for one in trials_of(asked.loaded.spec)
+    }
+    found = _outcomes(asked, record_of(asked, slow, {}, {}))
+    assert outcome(found, "Memory is faster") == "by construction"
+    found = _outcomes(asked, record_of(asked, {}, {}, {}))
+    assert outcome(found, "Memory is faster") == "refuted"
+
+
+def test_write_back_of_what_fits_and_of_more(tmp_path: Path) -> None:
+    spec = "storage-tiers/write-back"
+    found = outcomes(spec, {}, tmp_path)
+    assert outcome(found, "what fits, with nothing else") == "not tested"
+    assert outcome(found, "more than fits, with nothing else") == "refuted"
+
+
 @pytest.mark.parametrize(
-    ("failing", "expected"),
+    ("signs", "expected"),
     [
-        ({(WHOLE_FILES, 1)}, "reproduced"),
-        (set(), "refuted"),
-        ({(WHOLE_FILES, 1), (WHOLE_FILES, 32)}, "open"),
+        ([True, True], "reproduced"),
+        ([False, False], "refuted"),
+        ([True, False], "in part"),
+        ([True, None, None, None, None], "in part"),
+        ([False, None], "open"),
+        ([None, None], "open"),
     ],
 )
-def test_the_limit_on_blocks(tmp_path: Path, failing: set[tuple[str, int]], expected: str) -> None:
+def test_all_have_to_tell(signs: Sequence[bool | None], expected: str) -> None:
+    assert outcome_of(signs) == expected
+
+
+@pytest.mark.parametrize(
+    ("failing", "reason", "expected"),
+    [
+        ({(WHOLE_FILES, 1)}, JAVA, "reproduced"),
+        ({(WHOLE_FILES, 1)}, "ConnectionRefusedError: [Errno 111] Connection refused", "open"),
+        (set(), "", "refuted"),
+        ({(WHOLE_FILES, 1), (WHOLE_FILES, 32)}, JAVA, "open"),
+    ],
+)
+def test_the_limit_on_blocks(
+    tmp_path: Path, failing: set[tuple[str, int]], reason: str, expected: str
+) -> None:
     asked = Experiment.of(find(LIMIT).load("quick"), tmp_path)
     attempts = [
-        dataclasses.replace(one, state="failed", reason="too large")
+        dataclasses.replace(one, state="failed", reason=reason)
         if (one.levels["engine"], one.levels["files"]) in failing
         else one
         for one in record_of(asked, {}, {}).attempts
@@ -154,6 +275,10 @@ def test_a_number_that_is_to_grow() -> None:
     assert rising("Share", high, low).outcome == "refuted"
     assert rising("Share", low, low).outcome == "open"
     assert rising("Share", low, None).outcome == "not tested"
+    none = ("optane", {1: 0.0, 2: 0.0, 3: 0.0})
+    assert rising("Seconds", none, high).outcome == "reproduced"
+    assert rising("Seconds", high, none).outcome == "refuted"
+    assert "-4 (-4.25 to -3.75)" in rising("Seconds", high, none).evidence[0]
     assert "1 on dram and 4 on isilon, which is 4.0" in rising("Share", low, high).evidence[0]
 
 
@@ -174,8 +299,8 @@ def test_emulated_tiers_are_marked(tmp_path: Path) -> None:
     asked = Experiment.of(find(f"{DASK}/staggered-reads").load("quick"), tmp_path)
     finding = Finding(asked, answer_of(asked, record_of(asked, {}, {})))
     page = write_verdicts(tmp_path, PAPERS[DASK], [finding], "nothing").read_text()
-    assert "| They do not where storage is idle. | refuted | saturated |" in page
-    assert "(`dask-vs-spark/staggered-reads`; emulated: saturated)" in page
+    assert "| They do not where storage is idle. | refuted |  | saturated (40MB/s) |" in page
+    assert "- Published: 1416 s on Bag" in page
     assert "has not been run" in page
 
 
@@ -199,6 +324,7 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     page = (tmp_path / "pages" / "page.md").read_text()
     assert f"--scale laptop --run -o {tmp_path / 'pages'}`, of 3 trials." in page
     assert "| Two take longer. | open |" in page
+    assert re.search(r"- 20\d\d-\d\d-\d\d\n- Python 3", page)
     assert "Scale `laptop` is smaller" in page
     assert "of memory" in page
     assert "one replicate alone" in page

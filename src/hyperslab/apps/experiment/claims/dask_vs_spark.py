@@ -4,14 +4,10 @@ Spark for data-intensive neuroimaging pipelines (2019).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping
 
-from hyperslab.apps.experiment.answer import show_interval
 from hyperslab.apps.experiment.claims.claim import (
     COMPUTING,
-    NOT_RUN,
     Claim,
     Contrast,
     Evidence,
@@ -22,6 +18,16 @@ from hyperslab.apps.experiment.claims.claim import (
     show_mean,
     untestable,
 )
+from hyperslab.apps.experiment.claims.saturation import (
+    compensation,
+    engines_beside,
+    first_reads,
+    idle,
+    narrowing,
+    saturated,
+    turns,
+    where_storage_binds,
+)
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
@@ -30,11 +36,7 @@ from hyperslab.apps.experiment.comparison import (
     Verdict,
 )
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import ratio_interval
-from hyperslab.apps.experiment.model import PROCESSORS, SLOTS
-from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.regression import sign_probability
-from hyperslab.apps.experiment.significance import differs_p, equivalent_p, is_told
 from hyperslab.apps.experiment.trends import amount
 from hyperslab.engines.facts import facts_of
 from hyperslab.plan.written import parse_size
@@ -51,98 +53,21 @@ LIMIT_NBYTES = 2**31
 LEAST = "spark"
 MOST = "dask-futures"
 "Engines of least and of most overhead for each worker, in the paper."
-DASK = "dask-futures"
-"Engine of Dask whose tasks are like Spark's: one for each block."
 LIMIT_REASONS = ("OutOfMemoryError", "array size", "2147483647", "Integer.MAX_VALUE")
 "Words of Java for what does not fit in an array."
 BY_CHANCE = 0.05
 "Probability from which on so many engines may have come out one way by chance."
 
 
-def _engines_beside(
-    evidence: Evidence, names: Sequence[Level], **levels: Level
-) -> Iterator[Comparison]:
-    """Engines beside the first of them, with their start and without: the paper's pipelines ran so
-    long that starts hardly counted.
-    """
-    for measure in (MEASURE, WITHOUT_START):
-        for engine in names[1:]:
-            yield from evidence.beside("engine", engine, names[0], measure, **levels)
-
-
-def _spark_and_dask(evidence: Evidence, tier: str) -> list[Comparison]:
-    return list(_engines_beside(evidence, (DASK, LEAST), tier=tier))
-
-
-def _saturated(evidence: Evidence) -> Judged:
-    return _where_storage_binds(
-        evidence, (DASK, LEAST), expecting({"equivalent"}, _spark_and_dask(evidence, "saturated"))
-    )
-
-
-def _where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Judged) -> Judged:
-    """What was found, of engines that storage holds up on the saturated tier; else nothing."""
-    free = list(_unbound(evidence, engines))
-    if found.outcome == "not tested" or not free:
-        return found
-    why = f"Storage does not bind: {'; '.join(free)}. The claim is about engines that wait for it."
-    return Judged("not tested", [why, *found.evidence])
-
-
-def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
-    """What binds engines on the saturated tier, of those that storage does not bind."""
-    for one in evidence.answer.expected:
-        levels = dict(one.result.cell.levels)
-        engine = levels["engine"]
-        asked = {**evidence.baseline, "tier": "saturated", "engine": engine}
-        is_free = one.model.bound.binding in (SLOTS, PROCESSORS)
-        if is_free and engine in engines and levels == asked:
-            yield f"{one.model.bound.binding} bind {engine}"
-
-
-def _idle(evidence: Evidence) -> Judged:
-    return expecting({"slower", "faster"}, _spark_and_dask(evidence, "idle"))
-
-
-def _narrowing(evidence: Evidence) -> Judged:
-    """Spark over Dask on the idle tier, over the same on the saturated one."""
-    gaps = [_gap(evidence, tier) for tier in ("idle", "saturated")]
-    both = sorted(gaps[0].keys() & gaps[1].keys())
-    if not both:
-        return Judged("not tested", [NOT_RUN])
-    idle, saturated = ([gap[one] for one in both] for gap in gaps)
-    far, near = (ratio_interval(gap, [1.0] * len(gap)) for gap in (idle, saturated))
-    told = (
-        f"Without the start of engines, Spark takes {show_interval(far)} as long as Dask on the"
-        f" idle tier, {show_interval(near)} on the saturated one: a gap"
-        f" {show_interval(ratio_interval(idle, saturated))} as wide."
-    )
-    pairs = zip(idle, saturated, strict=True)
-    return judged_contrasts(
-        [Contrast(told, [abs(math.log(a)) - abs(math.log(b)) for a, b in pairs])]
-    )
-
-
-def _gap(evidence: Evidence, tier: str) -> dict[int, float]:
-    """Time of Spark over that of Dask without their starts, by replicate."""
-    spark = evidence.cell(tier=tier, engine=LEAST)
-    dask = evidence.cell(tier=tier, engine=DASK)
-    if spark is None or dask is None:
-        return {}
-    own = spark.by_replicate(WITHOUT_START)
-    other = dask.by_replicate(WITHOUT_START)
-    return {one: own[one] / other[one] for one in own.keys() & other.keys()}
-
-
 def _engines(evidence: Evidence) -> Judged:
     """All engines beside the first of the paper's, at the baseline of all else."""
     names = evidence.levels("engine")[1:]
-    return expecting({"equivalent"}, list(_engines_beside(evidence, names)))
+    return expecting({"equivalent"}, list(engines_beside(evidence, names)))
 
 
 def _compiled_histograms(evidence: Evidence) -> Judged:
     names = evidence.levels("engine")[1:]
-    return expecting({"equivalent"}, list(_engines_beside(evidence, names, workload="histogram")))
+    return expecting({"equivalent"}, list(engines_beside(evidence, names, workload="histogram")))
 
 
 def _python_histograms(evidence: Evidence) -> Judged:
@@ -171,7 +96,7 @@ def _most_workers(evidence: Evidence, **others: Level) -> list[Comparison]:
 
 def _saturated_workers(evidence: Evidence) -> Judged:
     found = expecting({"equivalent", "slower"}, _most_workers(evidence, tier="saturated"))
-    return _where_storage_binds(evidence, evidence.levels("engine"), found)
+    return where_storage_binds(evidence, evidence.levels("engine"), found)
 
 
 def _by_engine(
@@ -204,79 +129,6 @@ def _cuts(evidence: Evidence) -> Judged:
         " take longer is not the cost of the partition alone."
     )
     return Judged(outcome, [why, *judged.evidence])
-
-
-def _is_at(result: CellResult, **levels: Level) -> bool:
-    return all(result.cell.levels[name] == level for name, level in levels.items())
-
-
-def _first_reads(evidence: Evidence) -> Judged:
-    """Look at slots that all begin at once, on a device that they share, engine by engine."""
-    found = [
-        _first_beside_later(one)
-        for one in evidence.answer.phases
-        if _is_at(one.result, tier="saturated", readers_per_device=0, stagger=0) and one.pairs
-    ]
-    if not found:
-        return Judged("not tested", ["No trial has left the times of its reads."])
-    return judged_contrasts(found)
-
-
-def _first_beside_later(one: CellPhases) -> Contrast:
-    ratio = ratio_interval([first for first, _ in one.pairs], [later for _, later in one.pairs])
-    engine = one.result.cell.shown("engine")
-    told = f"{engine}: first reads of slots take {show_interval(ratio)} as long as later ones."
-    return Contrast(told, [math.log(first / later) for first, later in one.pairs])
-
-
-def _compensation(evidence: Evidence) -> Judged:
-    """Overhead and transfer together, of every two of the paper's engines on the saturated tier: as
-    much on both where one makes up for the other.
-    """
-    engines = evidence.levels("engine")[1:]
-    found: list[Judged] = []
-    for one, other in combinations(engines, 2):
-        found += _compensating(evidence, str(one), str(other))
-    if not found:
-        return Judged("not tested", [NOT_RUN])
-    outcomes = {one.outcome for one in found}
-    outcome = outcomes.pop() if len(outcomes) == 1 else "in part"
-    told = [text for one in found for text in one.evidence]
-    return _where_storage_binds(evidence, engines, Judged(outcome, told))
-
-
-def _compensating(evidence: Evidence, one: str, other: str) -> Iterator[Judged]:
-    costs = [_costs(evidence, engine) for engine in (one, other)]
-    both = sorted(costs[0].keys() & costs[1].keys())
-    if not both:
-        return
-    own, others = ([cost[n] for n in both] for cost in costs)
-    overheads = [b[0] - a[0] for a, b in zip(own, others, strict=True)]
-    transfers = [b[1] - a[1] for a, b in zip(own, others, strict=True)]
-    sums = [math.log(sum(b) / sum(a)) for a, b in zip(own, others, strict=True)]
-    ratio = ratio_interval([sum(b) for b in others], [sum(a) for a in own])
-    told = (
-        f"{other} beside {one}, seconds of all slots: overhead {show_mean(overheads)} more,"
-        f" transfer {show_mean(transfers)} more; both together {show_interval(ratio)} as long."
-    )
-    if not is_told(differs_p(overheads)):
-        yield Judged("open", [f"{told} That overheads differ is not shown."])
-    elif is_told(equivalent_p(sums, math.log(1 + evidence.margin))):
-        yield Judged("reproduced", [told])
-    else:
-        yield Judged("refuted" if is_told(differs_p(sums)) else "open", [told])
-
-
-def _costs(evidence: Evidence, engine: str) -> dict[int, tuple[float, float]]:
-    """Overhead and transfer of the trials of an engine on the saturated tier, by replicate."""
-    cell = evidence.cell(tier="saturated", engine=engine)
-    found: dict[int, tuple[float, float]] = {}
-    for one in cell.done if cell is not None else ():
-        overhead = amount(one, "overhead")
-        transfer = amount(one, "transfer")
-        if overhead is not None and transfer is not None:
-            found[one.replicate] = (overhead, transfer)
-    return found
 
 
 def _growing(evidence: Evidence) -> Judged:
@@ -364,17 +216,6 @@ def _lock(workload: str, name: str, expected: set[Verdict], measure: str = WITHO
     return Claim(f"A second thread in a worker {words} {name}.", THREADS, judge, LOCK)
 
 
-def _turns(evidence: Evidence) -> Judged:
-    found = [
-        one
-        for factor in ("stagger", "readers_per_device")
-        for level in evidence.levels(factor)[1:]
-        for one in evidence.beside(factor, level, 0, tier="saturated")
-    ]
-    engines = evidence.levels("engine")[:1]
-    return _where_storage_binds(evidence, engines, expecting({"equivalent"}, found))
-
-
 def _block_limit(evidence: Evidence) -> Judged:
     """Whole files beyond the limit fail, and smaller ones do not."""
     cells = [one for one in evidence.answer.results if one.attempts]
@@ -418,22 +259,25 @@ PAPER = (
     "M. Dugré, V. Hayot-Sasson, T. Glatard, *A performance comparison of Dask and Apache Spark for"
     " data-intensive neuroimaging pipelines*, 2019"
 )
-BASELINE = "1416 s on Bag, 1334 s on Delayed, 1332 s on Futures, 1404 s on Spark (Fig. 3a; recomputed)"
+BASELINE = (
+    "1416 s on Bag, 1334 s on Delayed, 1332 s on Futures, 1404 s on Spark (Fig. 3a; recomputed)"
+)
 WORKERS = "from 4 to 8 workers 1250 to 1416 s on Bag, 1302 to 1404 s on Spark (Fig. 3a; recomputed)"
 SLOPES = "2337 s on Spark, 2650 s on Bag, 3251 s on Delayed, 3570 s on Futures a worker (Fig. 3b)"
 FILES = (
-    "30, 125 and 750 blocks: 1417, 1416 and 1719 s on Bag; -, 1404 and 1645 s on Spark (Fig. 4a; recomputed)"
+    "30, 125 and 750 blocks: 1417, 1416 and 1719 s on Bag; -, 1404 and 1645 s on Spark (Fig. 4a;"
+    " recomputed)"
 )
 LOCK = "no such experiment; its discussion explains Fig. 8b by the lock"
 CLAIMS = (
     Claim(
         "Spark and Dask take as long as each other where both wait for a shared file system.",
         READS,
-        _saturated,
+        saturated,
         BASELINE,
     ),
-    Claim("They do not where storage is idle.", READS, _idle),
-    Claim("The gap between Spark and Dask is narrower on a saturated tier.", READS, _narrowing),
+    Claim("They do not where storage is idle.", READS, idle),
+    Claim("The gap between Spark and Dask is narrower on a saturated tier.", READS, narrowing),
     Claim(
         "Dask's interfaces and Spark take as long as each other.",
         INCREMENTATION,
@@ -456,14 +300,14 @@ CLAIMS = (
         "Where all begin to read from a shared file system at once, the first reads take longer"
         " than later ones.",
         READS,
-        _first_reads,
+        first_reads,
         "seen on Gantt charts, no number (Fig. 7)",
     ),
     Claim(
         "Where bandwidth is saturated, what an engine loses in overhead it gains in transfer, and"
         " the other way round.",
         READS,
-        _compensation,
+        compensation,
         "no number (Fig. 3b)",
     ),
     Claim("Overhead grows with the workers.", INCREMENTATION, _growing, SLOPES),
@@ -501,12 +345,13 @@ CLAIMS = (
     _lock("hyperslab.apps.experiment.lock:compiled", "NumPy", {"faster"}),
     _lock("hyperslab.apps.experiment.lock:sleep", "a function that sleeps", {"faster"}),
     _lock("hyperslab.apps.experiment.lock:program", "a program on the command line", {"faster"}),
-    Claim("Where bandwidth is saturated, putting transfers off costs nothing.", READS, _turns),
+    Claim("Where bandwidth is saturated, putting transfers off costs nothing.", READS, turns),
     Claim(
         "Spark cannot hand over blocks of more than 2 GiB.",
         BLOCK_LIMIT,
         _block_limit,
         "30 blocks of 2.7 GB did not run on Spark (Fig. 4a)",
+        is_of_times=False,
     ),
     Claim(
         "In a BIDS App, overhead lies at the barrier between participants and groups.",

@@ -118,7 +118,8 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
     if finding is None:
         return Judged("not tested", [f"`{claim.spec}` has not been run."])
     spec = finding.experiment.loaded.spec
-    found = claim.judge(Evidence(finding.usable, spec.margin, spec.tiers))
+    answer = finding.usable if claim.is_of_times else finding.answer
+    found = claim.judge(Evidence(answer, spec.margin, spec.tiers))
     is_made = claim.is_asked_for and _emulated(finding)
     if is_made and found.outcome in ("reproduced", "in part"):
         why = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
@@ -170,9 +171,7 @@ def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[s
             yield ""
     for machine in dict.fromkeys(text for one in findings for text in _machines(one)):
         yield f"- {machine}"
-    if findings:
-        yield f"- {_days(findings)}"
-        yield f"- {_versions(findings)}"
+    yield from (f"- {text}" for text in (_days(findings), _versions(findings)) if text)
     yield ""
 
 
@@ -189,9 +188,7 @@ def _days(findings: Sequence[Finding]) -> str:
     """When the trials ran, by the clock of the machine."""
     attempts = [attempt for one in findings for attempt in one.experiment.record().attempts]
     days = sorted({_day(attempt.began_s) for attempt in attempts})
-    if len(days) > 1:
-        return f"{days[0]} to {days[-1]}"
-    return days[0]
+    return " to ".join(dict.fromkeys((*days[:1], *days[-1:])))
 
 
 def _day(began_s: float) -> str:
@@ -208,7 +205,7 @@ def _versions(findings: Sequence[Finding]) -> str:
         for session in one.experiment.record().sessions:
             if java := session.machine.get("java"):
                 found[f"Java {java}"] = None
-    return show_list(list(found)) or "versions that no record tells"
+    return show_list(list(found))
 
 
 def _packages(path: Path) -> list[str]:

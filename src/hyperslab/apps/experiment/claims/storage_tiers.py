@@ -87,8 +87,8 @@ def _law(evidence: Evidence) -> Judged:
     ratios = [ratio for found in by_engine.values() for ratio, _ in found]
     if missing := len(evidence.answer.expected) - len(ratios):
         told.append(
-            f"Of {show_count(missing, 'cell')} it lacks a figure: rates of one stream are those of a"
-            " probe, and emulated tiers have none."
+            f"Of {show_count(missing, 'cell')} it lacks a figure: rates of one stream are those of"
+            " a probe, and emulated tiers have none."
         )
     is_off = (min(ratios) < 1 / FAR, max(ratios) > FAR)
     if all(is_off):
@@ -115,7 +115,7 @@ def _off(engine: str, found: Sequence[tuple[float, str]]) -> str:
 
 
 def _parallelism(evidence: Evidence) -> Judged:
-    """With a process for every hardware thread: a single one cannot be busier than another."""
+    """Look at a process for every hardware thread: a single one cannot be busier than another."""
     return _on_ends(evidence, "Average number of busy slots", _busy_slots, workers="1x")
 
 
