@@ -4,8 +4,11 @@ persistent memory for the parallel processing of large neuroimaging data (2020).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
+from statistics import geometric_mean
+from typing import NamedTuple
 
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
@@ -16,10 +19,11 @@ from hyperslab.apps.experiment.claims.claim import (
     rising,
     untestable,
 )
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, Verdict
+from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, CellResult, Verdict
 from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.significance import differs_p, equivalent_p, holm, is_told
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes, show_count
 
@@ -73,45 +77,67 @@ def _whole_files(evidence: Evidence) -> Judged:
     return expecting({"slower"}, found)
 
 
+class Off(NamedTuple):
+    """A cell beside what equation 1 expects of it."""
+
+    result: CellResult
+    ratios: Sequence[float]
+    "Makespans without the start of the engine over what is expected, by replicate."
+
+    @property
+    def ratio(self) -> float:
+        return geometric_mean(self.ratios)
+
+    @property
+    def logarithms(self) -> list[float]:
+        return [math.log(ratio) for ratio in self.ratios]
+
+
 def _law(evidence: Evidence) -> Judged:
-    """Makespans without the start of engines over what the equation expects, engine by engine."""
-    by_engine: dict[str, list[tuple[float, str]]] = {}
-    for one in evidence.answer.expected:
-        ratio = _law_ratio(one)
-        if ratio is not None:
-            engine = one.result.cell.shown("engine")
-            by_engine.setdefault(engine, []).append((ratio, one.result.cell.name))
-    if not by_engine:
+    """Look for cells beyond a factor of what the equation expects, that are so by more than chance
+    among so many cells.
+    """
+    cells = [off for one in evidence.answer.expected if (off := _off(one)) is not None]
+    if not cells:
         return Judged("not tested", ["No cell has all figures that equation 1 needs."])
-    told = [_off(engine, sorted(found)) for engine, found in by_engine.items()]
-    ratios = [ratio for found in by_engine.values() for ratio, _ in found]
-    if missing := len(evidence.answer.expected) - len(ratios):
-        told.append(
-            f"Of {show_count(missing, 'cell')} it lacks a figure: rates of one stream are those of"
-            " a probe, and emulated tiers have none."
-        )
-    is_off = (min(ratios) < 1 / FAR, max(ratios) > FAR)
-    if all(is_off):
-        return Judged("reproduced", told)
-    return Judged("in part" if any(is_off) else "refuted", told)
-
-
-def _law_ratio(one: Expected) -> float | None:
-    seconds = one.model.law.seconds
-    measured_s = one.result.mean(WITHOUT_START)
-    if not seconds or not measured_s:
-        return None
-    return measured_s / seconds
-
-
-def _off(engine: str, found: Sequence[tuple[float, str]]) -> str:
-    """How far makespans of an engine are off, from the least."""
-    least, lowest = found[0]
-    most, highest = found[-1]
-    return (
-        f"{engine}, without its start: {least:.2f} ({lowest}) to {most:.2f} times ({highest}) what"
-        f" equation 1 expects, in {len(found)} cells."
+    told = list(_by_engine(cells))
+    if missing := len(evidence.answer.expected) - len(cells):
+        told.append(f"Of {show_count(missing, 'cell')} it lacks a figure.")
+    by_chance = holm([differs_p(one.logarithms) for one in cells])
+    apart = [one.ratio for one, p in zip(cells, by_chance, strict=True) if is_told(p)]
+    less = sum(ratio < 1 / FAR for ratio in apart)
+    more = sum(ratio > FAR for ratio in apart)
+    told.append(
+        f"By more than chance, {less} of {show_count(len(cells), 'cell')} took less than"
+        f" 1 / {FAR:g} of it, and {more} more than {FAR:g} times."
     )
+    if less and more:
+        return Judged("reproduced", told)
+    if less or more:
+        return Judged("in part", told)
+    alike = holm([equivalent_p(one.logarithms, math.log(FAR)) for one in cells])
+    return Judged("refuted" if all(map(is_told, alike)) else "open", told)
+
+
+def _off(one: Expected) -> Off | None:
+    seconds = one.model.law.seconds
+    measured = one.result.by_replicate(WITHOUT_START)
+    if not seconds or not measured:
+        return None
+    return Off(one.result, [value / seconds for value in measured.values()])
+
+
+def _by_engine(cells: Sequence[Off]) -> Iterator[str]:
+    """How far makespans of each engine are off."""
+    for engine in dict.fromkeys(one.result.cell.shown("engine") for one in cells):
+        own = [one for one in cells if one.result.cell.shown("engine") == engine]
+        least = min(own, key=lambda one: one.ratio)
+        most = max(own, key=lambda one: one.ratio)
+        yield (
+            f"{engine}, without its start: {least.ratio:.2f} ({least.result.cell.name}) to"
+            f" {most.ratio:.2f} times ({most.result.cell.name}) what equation 1 expects, in"
+            f" {len(own)} cells."
+        )
 
 
 def _parallelism(evidence: Evidence) -> Judged:
