@@ -299,7 +299,7 @@ def test_emulated_tiers_are_marked(tmp_path: Path) -> None:
     asked = Experiment.of(find(f"{DASK}/staggered-reads").load("quick"), tmp_path)
     finding = Finding(asked, answer_of(asked, record_of(asked, {}, {})))
     page = write_verdicts(tmp_path, PAPERS[DASK], [finding], "nothing").read_text()
-    assert "| They do not where storage is idle. | refuted |  | saturated (40MB/s) |" in page
+    assert re.search(r"\| They do not where storage is idle\. \| refuted \|.*\(40MB/s\) \|", page)
     assert "- Published: 1416 s on Bag" in page
     assert "has not been run" in page
 

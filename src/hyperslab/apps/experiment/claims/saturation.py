@@ -96,7 +96,8 @@ def narrowing(evidence: Evidence) -> Judged:
     pairs = zip(far, near, strict=True)
     narrower = [abs(math.log(idle_gap)) - abs(math.log(gap)) for idle_gap, gap in pairs]
     free = [
-        f"Storage does not bind all the way: {text}." for text in _unbound(evidence, (DASK, SPARK))
+        f"The saturated tier is not what binds: {text}."
+        for text in _unbound(evidence, (DASK, SPARK))
     ]
     judged = judged_contrasts([Contrast(told, narrower)])
     return Judged(judged.outcome, [*judged.evidence, *free])
