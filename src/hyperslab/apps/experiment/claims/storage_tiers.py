@@ -341,6 +341,6 @@ CLAIMS = (
         "Persistent memory as the machine's memory (Memory mode) is faster than as a disk.",
         "",
         untestable("It needs such a machine: a program cannot emulate it."),
-        "20 um image, 25 processes: 176.9 s against 823.9 s (Fig. 5a)",
+        "20 µm image, 25 processes: 176.9 s against 823.9 s (Fig. 5a)",
     ),
 )
