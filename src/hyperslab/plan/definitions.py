@@ -6,10 +6,25 @@ import ast
 from collections.abc import Collection
 from pathlib import Path
 
+from hyperslab.machine.forklock import ForkLock
+
 MOST_LISTED = 8
 "Names that a message lists."
 MOST_NBYTES = 1_000_000
 "Larger files are not parsed for a message."
+
+_PARSING = ForkLock()
+
+
+def parsed(path: Path) -> ast.Module:
+    """The syntax of a source file. Raises OSError, SyntaxError and ValueError.
+
+    One thread at a time: CPython 3.11 counts the depth of what it makes for all threads together,
+    and raises SystemError where they differ (python/cpython#106905).
+    """
+    source = path.read_bytes()
+    with _PARSING:
+        return ast.parse(source)
 
 
 def defined_in(path: Path) -> list[str]:
@@ -19,10 +34,10 @@ def defined_in(path: Path) -> list[str]:
     try:
         if path.stat().st_size > MOST_NBYTES:
             return []
-        parsed = ast.parse(path.read_bytes())
+        body = parsed(path).body
     except (OSError, SyntaxError, ValueError):
         return []
-    names = [name for node in parsed.body for name in _names(node)]
+    names = [name for node in body for name in _names(node)]
     return [name for name in names if not name.startswith("_")]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
-from hyperslab.plan.definitions import unnamed
+from hyperslab.plan.definitions import parsed, unnamed
 
 _loading = threading.RLock()
 _BUILTINS = "hyperslab.workloads."
@@ -201,7 +201,7 @@ def _package_of(name: str, origin: str) -> str:
 
 def _imported_names(path: Path, package: str) -> Iterator[str]:
     """Every module that a source file may mean by what it imports."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
