@@ -20,7 +20,7 @@ def parsed(path: Path) -> ast.Module:
     """The syntax of a source file. Raises OSError, SyntaxError and ValueError.
 
     One thread at a time: CPython 3.11 counts the depth of what it makes for all threads together,
-    and raises SystemError where they differ (python/cpython#106905).
+    and raises SystemError where they differ.
     """
     source = path.read_bytes()
     with _PARSING:
