@@ -52,6 +52,9 @@ $(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links $(VENV)/bin/hyperslab-s
 storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storage and emulated tiers, and draw docs/storage.svg
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.storage_picture
 
+# What compares rates, or who waits for a processor: others must not run meanwhile.
+ALONE := tests/storage/probing/test_fio.py tests/system/verdicts/test_processors.py tests/apps/netlab/test_planted.py
+
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
 test: ## run every check and every test
@@ -59,8 +62,9 @@ test: ## run every check and every test
 	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(PYTEST) || status=1; \
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ALONE) || status=1; \
 	exit $$status
 
 # What the tests start, and Python's packages do not bring.

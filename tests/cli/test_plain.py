@@ -25,7 +25,6 @@ PLAIN_LINES = [
     ["doctor", "--start"],
 ]
 WRONG_LINES = [
-    ["run", "f", "-o", "o"],
     ["run", "f", "a"],
     ["run", "f", "a", "-o", "o", "--workers", "two"],
     ["run", "f", "a", "-o", "o", "--workers", "1.5"],

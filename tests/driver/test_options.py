@@ -25,7 +25,10 @@ OF_THE_PIPELINE = {
     *("new_axis", "outputs", "format", "keep", "chunks", "compression"),
 }
 "Options of the command that are arguments of Pipeline and its methods."
-OF_THE_TERMINAL = {"detach", "dry_run", "check_locality", "json", "netlab", "quiet", "verbose"}
+OF_THE_TERMINAL = {
+    *("detach", "dry_run", "check_locality", "json", "quiet", "verbose"),
+    *("netlab", "scratch", "count_files"),  # the same command is run again elsewhere
+}
 "Options of the command that are functions of their own, or say what is printed."
 
 

@@ -8,9 +8,8 @@ Rates are in bytes per second, times in seconds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Literal, Self
 
 SLOW = 3.0
@@ -198,14 +197,14 @@ def _ends(pairs: Sequence[Pair]) -> Iterator[tuple[Way, dict[str, float]]]:
 def _odd_rates(pairs: Sequence[Pair]) -> list[Odd]:
     found = []
     for way, each in _ends(pairs):
-        usual = median(each.values())
+        usual = _median(each.values())
         found += [Odd((node,), way, one, usual) for node, one in each.items() if one * SLOW < usual]
     return found
 
 
 def _odd_distances(pairs: Sequence[Pair]) -> list[Odd]:
     nearest = _bests(distances(pairs), 0, min)
-    usual = median(nearest.values())
+    usual = _median(nearest.values())
     return [
         Odd((node,), "distance", one, usual) for node, one in nearest.items() if _is_far(one, usual)
     ]
@@ -232,3 +231,9 @@ def _odd_links(pairs: Sequence[Pair], inner: Sequence[Pair]) -> list[Odd]:
             if value * SLOW < most:
                 found.append(Odd((source, target), "sends", value, most))
     return found
+
+
+def _median(values: Iterable[float]) -> float:
+    from statistics import median  # which short commands do without
+
+    return median(values)

@@ -258,6 +258,8 @@ def _row(group: Group) -> str:
         why += f"<br><code>{escape(where)}</code>"
     if first.traceback:
         trace = escape(first.traceback)
-        what = "traceback" if "Traceback" in trace else "what it printed last"
+        what = "what it printed last"  # a command, which has no place in a source file
+        if where or "Traceback" in trace:
+            what = "traceback"
         why += f"<details><summary>{what}</summary><pre>{trace}</pre></details>"
     return f'<tr><th>{tasks}</th><td class="text">{why}</td></tr>\n'

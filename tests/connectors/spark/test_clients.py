@@ -65,7 +65,7 @@ def run(code: str, folder: Path) -> list[str]:
     }
     line = [sys.executable, str(folder / "code.py")]
     ran = subprocess.run(
-        line, capture_output=True, text=True, env=environment, check=False, timeout=100
+        line, capture_output=True, text=True, env=environment, check=False, timeout=220
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()

@@ -1,4 +1,8 @@
-"""What fio measures at the same points, in turns with us."""
+"""What fio measures at the same points, in turns with us.
+
+Cold reads are compared on a tier of a known rate. On a virtual disk single requests of fio now and
+then take 12 to 27 ms instead of 0.5, and ours do not; nobody has found out why.
+"""
 
 from __future__ import annotations
 
@@ -112,9 +116,7 @@ def agree_on(found: Compared, asked: float) -> bool:
 
 
 @needs_fio
-@pytest.mark.parametrize(
-    ("what", "clients"), [("read-cold", 1), ("read-cold", 2), ("write", 2), ("write-direct", 1)]
-)
+@pytest.mark.parametrize(("what", "clients"), [("write", 2), ("write-direct", 1)])
 def test_fio_measures_the_same(tmp_path: Path, what: str, clients: int) -> None:
     with own_folder(tmp_path) as folder, Clients(folder, 1) as processes:
         bench = Bench(folder, processes, 0.05, drops_caches=False)

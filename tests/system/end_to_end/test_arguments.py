@@ -114,6 +114,7 @@ WRONG_FLAGS = [
         "a thread cannot be stopped from outside",
     ),
     ("--resume", ["--resume=yes"], "does not take a value"),
+    ("--overwrite", ["--overwrite=yes"], "does not take a value"),
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
     ("--json", ["--json"], "is for --dry-run"),
     ("--live", ["--live=yes"], "does not take a value"),
@@ -401,8 +402,8 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     done = call_program()
     assert done.code == 0
     assert done.err == ""
-    verbs = "info run convert diff status wait report logs cancel verify clean synth"
-    verbs += " tiers experiment netlab scratch functions probe doctor"
+    verbs = "info run convert diff status wait report bids logs cancel verify clean synth"
+    verbs += " tiers experiment netlab scratch trace-files functions probe doctor"
     assert list(VERBS) == verbs.split()
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out
