@@ -78,6 +78,7 @@ def source(folder: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return values
 
 
+@pytest.mark.timeout(240)
 def test_spark_connect(tmp_path: Path) -> None:
     values = source(tmp_path)
     said = run(CONNECT, tmp_path)
