@@ -1,4 +1,6 @@
-//! What the programs beside the package have in common: how they start, and how they get processors.
+//! What the programs beside the package have in common: how they read options and start, and how they get
+//! processors.
 
+pub mod options;
 pub mod processor;
 pub mod starting;

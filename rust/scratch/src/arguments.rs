@@ -1,7 +1,8 @@
 //! What the program is called with.
 
 use std::path::PathBuf;
-use std::str::FromStr;
+
+use hyperslab_programs::options::{number, yes_or_no};
 
 use crate::extents::BLOCK;
 
@@ -123,18 +124,6 @@ fn blocks(option: &str, value: &str) -> Result<u64, String> {
     match number::<u64>(option, value)? / BLOCK {
         0 => Err(format!("{option} {value}: a file takes {BLOCK} bytes at least")),
         blocks => Ok(blocks),
-    }
-}
-
-fn number<T: FromStr>(option: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{option} takes a number, not {value:?}"))
-}
-
-fn yes_or_no(option: &str, value: &str) -> Result<bool, String> {
-    match value {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err(format!("{option} takes yes or no, not {value:?}")),
     }
 }
 

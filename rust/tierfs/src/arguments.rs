@@ -1,8 +1,9 @@
 //! What the program is called with.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
+
+use hyperslab_programs::options::{number, yes_or_no};
 
 use crate::stripes::Stripes;
 use crate::tier::Settings;
@@ -105,18 +106,6 @@ fn check(settings: &Settings) -> Result<(), String> {
         return Err(format!("a file cannot be laid over {count} targets where {targets} are"));
     }
     Ok(())
-}
-
-fn number<T: FromStr>(option: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{option} takes a number, not {value:?}"))
-}
-
-fn yes_or_no(option: &str, value: &str) -> Result<bool, String> {
-    match value {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err(format!("{option} takes yes or no, not {value:?}")),
-    }
 }
 
 #[cfg(test)]
