@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.system.clusters import dask, spark
 from tests.system.clusters.required import required
 from tests.system.faults.command import make_volume
@@ -60,7 +58,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.timeout(240)
 def test_runs_in_one_process(tmp_path: Path) -> None:
     required(spark.missing() or dask.missing())
     make_volume(tmp_path / "in.nii")

@@ -29,6 +29,8 @@ WRONG_ARGUMENTS: type[Exception] = typer.BadParameter.__bases__[0]
 """What typer raises for wrong arguments; newer versions of it bring their own copy of click, so
 click's is not it.
 """
+RESUMED = (["run"], ["convert"], ["bids"])
+"Verbs that continue what was interrupted."
 
 app = typer.Typer(
     name="hyperslab",
@@ -89,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):  # whoever read our output has gone, as `head` does: nothing is left to say
         code = TROUBLE if verb == ["diff"] else FAILED
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
-        sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
+        sentence, code = _sentence(error, _to_continue(given))
         if not (_is_of_the_line(error) and leave_to_the_first(given)):
             with told_if_heard():
                 _tell_error(error, sentence, DEBUG in given)
@@ -113,16 +115,21 @@ def _tell_error(error: Exception, sentence: str, debug: bool) -> None:
     )
 
 
-def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
-    """What to say about an error, and the exit status."""
+def _to_continue(given: Sequence[str]) -> str:
+    """What continues an interrupted command of these arguments; '' for nothing does."""
+    if given[:1] not in RESUMED:
+        return ""
+    if "--overwrite" in given:
+        return ": run the same command with --resume in place of --overwrite to continue"
+    return ": run the same command with --resume to continue"
+
+
+def _sentence(error: Exception, to_continue: str) -> tuple[str, int]:
+    """What to say about an error, and the exit status; `to_continue` ends that of Ctrl-C."""
     if isinstance(error, WRONG_ARGUMENTS):
         return _wrong_arguments(error), USAGE
     if isinstance(error, Interrupted | typer.Abort):
-        return (
-            "interrupted"
-            + (": run the same command with --resume to continue" if resumable else ""),
-            INTERRUPTED,
-        )
+        return f"interrupted{to_continue}", INTERRUPTED
     if isinstance(error, HyperslabError):
         return str(error), USAGE if isinstance(error, UsageError) else FAILED
     if isinstance(error, OSError) and error.strerror:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pytest
 
 from tests.formats.files import ROOT
 
@@ -79,7 +78,6 @@ def source(folder: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return values
 
 
-@pytest.mark.timeout(240)
 def test_spark_connect(tmp_path: Path) -> None:
     values = source(tmp_path)
     said = run(CONNECT, tmp_path)

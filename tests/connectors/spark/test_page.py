@@ -45,8 +45,6 @@ def blocks_of(page: str, heading: str = "") -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-# every example of two pages in one Spark, a minute or more on two cores that others use
-@pytest.mark.timeout(300)
 def test_the_pages(tmp_path: Path) -> None:
     write_files(tmp_path)
     page, readme = blocks_of("docs/spark.md"), blocks_of("README.md", "Spark")

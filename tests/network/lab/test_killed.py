@@ -25,7 +25,7 @@ ROUNDS = int(os.environ.get("HYPERSLAB_NETLAB_ROUNDS", "2"))
 COMMAND = [str(Path(sys.executable).with_name("hyperslab")), "netlab"]
 
 
-@pytest.mark.timeout(60 * ROUNDS)
+@pytest.mark.timeout(150 * ROUNDS)
 def test_what_was_killed_is_removed(tmp_path: Path, records: Path) -> None:
     require("kernel", "emulator")
     before = host()

@@ -71,7 +71,6 @@ def test_nothing_stays_mounted_when_there_is_no_program(tmp_path: Path) -> None:
     assert not [one for one in mounts() if one.mount_point == str(tmp_path)]
 
 
-@pytest.mark.timeout(300)  # Java starts under strace
 def test_a_shuffle_on_a_metadata_server_is_told_what_to_do(in_memory: Path, tmp_path: Path) -> None:
     required(strace.why_not())
     required(spark.missing())

@@ -346,15 +346,17 @@ def test_an_interrupted_run_exits_with_130_and_goes_on_later(
         "-p",
         "seconds=0.2",
     )
-    process = start(*command)
+    over = ("--overwrite",) if number == signal.SIGTERM else ()
+    process = start(*command, *over)
     first = pipe(process.stderr).readline()
     assert LINE.fullmatch(first.rstrip("\n"))
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
+    place = " in place of --overwrite" if over else ""
     assert (
         err.splitlines()[-1]
-        == "hyperslab: interrupted: run the same command with --resume to continue"
+        == f"hyperslab: interrupted: run the same command with --resume{place} to continue"
     )
     assert "Traceback" not in err
     assert out == ""

@@ -222,14 +222,16 @@ ANSWERS: list[Copying] = []
 
 
 def after_a_copy(block: Array, tier: str) -> Array:
-    """block + 1, once there is a copy for this task or another, or no more are made: copies come
-    in time however busy the machine is.
+    """block + 1, once there is a copy for this task or a later one, or no more are made: copies
+    come in time however busy the machine is, and those of earlier tasks go when they may.
     """
     until = time.monotonic() + PATIENCE_S
-    is_waiting = block.shape == IMAGE and next(CALLS) >= ALONE
+    task = next(CALLS) if block.shape == IMAGE else 0
+    is_waiting = task >= ALONE
     while is_waiting and time.monotonic() < until:
         time.sleep(0.005)
-        is_waiting = "never" not in ANSWERS and not list(Path(tier).glob("*/in/*[0-9]"))
+        copies = [int(path.name) for path in Path(tier).glob("*/in/*[0-9]")]
+        is_waiting = "never" not in ANSWERS and max(copies, default=-1) < task
     return add(block)
 
 
