@@ -9,6 +9,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from hyperslab.storage.accounting.trying import complaint
+
 WAY = "bpf"
 _TRIED = "tracepoint:raw_syscalls:sys_enter { exit(); }"
 _LIMIT_S = 10.0
@@ -19,18 +21,9 @@ def why_not() -> str:
     if shutil.which("bpftrace") is None:
         return "bpftrace is not installed, which would tell whether eBPF is allowed here"
     try:
-        tried = subprocess.run(
-            ["bpftrace", "-e", _TRIED],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        said = complaint(["bpftrace", "-e", _TRIED], _LIMIT_S)
     except subprocess.TimeoutExpired:
         return f"bpftrace does not begin within {_LIMIT_S:.0f} s"
-    if tried.returncode:
-        lines = tried.stderr.strip().splitlines() or ["it does not say why"]
-        return f"eBPF is not allowed here ({lines[-1]})"
+    if said:
+        return f"eBPF is not allowed here ({said})"
     return "eBPF is allowed here, but hyperslab has no program for it"

@@ -20,6 +20,7 @@ from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.storage.accounting.calls import NAMES
 from hyperslab.storage.accounting.threads import Threads
+from hyperslab.storage.accounting.trying import complaint
 from hyperslab.units import show_count
 
 WAY = "strace"
@@ -34,21 +35,12 @@ def why_not() -> str:
     if shutil.which("strace") is None:
         return "strace is not installed (Debian package strace)"
     try:
-        tried = subprocess.run(
-            [*_options(Path(os.devnull)), "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_S,
-            check=False,
-        )
+        said = complaint([*_options(Path(os.devnull)), "true"], _PROBE_S)
     except subprocess.TimeoutExpired:
         return f"strace does not end within {_PROBE_S:.0f} s"
-    if tried.returncode == 0:
-        return ""
-    lines = tried.stderr.strip().splitlines() or ["it does not say why"]
-    return f"strace may not follow processes here ({lines[-1].removeprefix('strace: ')})"
+    if said:
+        return f"strace may not follow processes here ({said.removeprefix('strace: ')})"
+    return ""
 
 
 def _options(written_to: Path) -> list[str]:
