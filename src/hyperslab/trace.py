@@ -203,6 +203,8 @@ class _Recording(threading.local):
 
 
 _current = _Recording()
+_AWAY_NS = 20_000
+"A thread that was on no processor for less is not said to have waited for one: asking takes 1 us."
 
 
 class Meter:
@@ -257,14 +259,23 @@ class _Marking:
     def __exit__(self, *failure: object) -> None:
         if self._phases is None:
             return
-        waited_ns = -1
-        if self._runq_ns >= 0:
-            waited_ns = _run_queue_ns() - self._runq_ns
-        cpu_ns = time.thread_time_ns() - self._cpu_ns + self._meter.helped_ns
-        ended_ns = time.monotonic_ns()  # the wall time holds both
+        own_cpu_ns = time.thread_time_ns() - self._cpu_ns
+        ended_ns = time.monotonic_ns()
+        waited_ns = self._waited_ns(ended_ns - self._start_ns - own_cpu_ns)
+        cpu_ns = own_cpu_ns + self._meter.helped_ns
         self._phases.append(
             Phase(self._kind, self._start_ns, ended_ns, self._meter.nbytes, cpu_ns, waited_ns)
         )
+
+    def _waited_ns(self, away_ns: int) -> int:
+        """How much of the time that this thread was on no processor it waited for one; -1 where the
+        kernel does not tell.
+        """
+        if self._runq_ns < 0:
+            return -1
+        if away_ns < _AWAY_NS:
+            return 0
+        return min(_run_queue_ns() - self._runq_ns, away_ns)
 
 
 def span(kind: str) -> AbstractContextManager[Meter]:
