@@ -252,7 +252,7 @@ def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]
 def _remove(place: Path) -> None:
     """Remove a folder, also one whose owner has taken permissions away from it."""
     shutil.rmtree(place, ignore_errors=True)
-    if not place.exists():
+    if not os.path.exists(place):
         return
     for top, _, _ in os.walk(place):
         with suppress(OSError):

@@ -3,6 +3,7 @@
 - a run that ended holds no lock (flock), however it ended: what it left is removed by the next run
   that stages there, by the one that goes on with it, and by `clean`
 - nothing else on the tier is touched: an area has a name of its own, and is a directory of ours
+- a tier that does not answer any more is gone: nothing that ends a run raises for that
 
 Held by tests/storage/test_staging.py.
 """
@@ -52,7 +53,7 @@ class Area:
     @property
     def is_there(self) -> bool:
         """Whether the tier is still where it was."""
-        return (self.path / LOCK).exists()
+        return os.path.exists(self.path / LOCK)
 
     def refusal(self) -> str:
         """Why nothing more can be written there, though it has room: a quota, a tier that has
@@ -83,7 +84,7 @@ class Area:
         seen.
         """
         _remove(self.path, self.lock)
-        return not self.path.exists()
+        return not os.path.exists(self.path)
 
 
 def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
@@ -96,13 +97,23 @@ def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
             " --engine that runs here"
         )
     folder = Path(tier).absolute()
-    if not folder.is_dir():
+    if not _is_folder(flag, folder):
         raise UsageError(
             f"{flag} {tier}: there is no such directory; give one on a fast tier, such as /dev/shm"
         )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"{flag} {tier}: no permission to write there; give another directory")
     return folder
+
+
+def _is_folder(flag: str, folder: Path) -> bool:
+    """Whether a directory is there. Raises UsageError for a tier that does not answer."""
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise UsageError(
+            f"{flag} {folder} does not answer ({error.strerror}); give another directory"
+        ) from error
 
 
 def create(tier: Path) -> Area:
@@ -133,13 +144,13 @@ def sweep(tier: Path) -> list[Path]:
 
 def discard(path: Path) -> bool:
     """Remove an area unless a run holds it; whether it was there and is gone."""
-    if not _NAME.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
+    if not _NAME.fullmatch(path.name) or not os.path.isdir(path) or os.path.islink(path):
         return False
     lock = _taken(path)
-    if lock is None and (path / LOCK).exists():
+    if lock is None and os.path.exists(path / LOCK):
         return False
     _remove(path, lock)
-    return not path.exists()
+    return not os.path.exists(path)
 
 
 def _taken(path: Path) -> int | None:
@@ -154,8 +165,14 @@ def _taken(path: Path) -> int | None:
             return fd
     except OSError:
         pass  # held, or removed in this moment
-    os.close(fd)
+    let_go(fd)
     return None
+
+
+def let_go(fd: int) -> None:
+    """Close a file on a tier: one that is gone says so there, too."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 def _remove(path: Path, lock: int | None) -> None:
@@ -168,5 +185,5 @@ def _remove(path: Path, lock: int | None) -> None:
         (path / OPEN).unlink()
     shutil.rmtree(path, ignore_errors=True)
     if lock is not None:
-        os.close(lock)
+        let_go(lock)
         shutil.rmtree(path, ignore_errors=True)
