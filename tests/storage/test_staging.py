@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from hyperslab.errors import UsageError
+from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.staging import area, copies
 from hyperslab.storage.staging.room import FEW, TRIED_NBYTES, Room, keep_free
 from hyperslab.storage.turns import Turns
+from tests.storage.emulation.tiers import mounted
+from tests.system.faults.command import await_that
 
 
 def nothing() -> None:
@@ -49,6 +54,30 @@ def test_an_area_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert made.remove()
     assert not made.is_there
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tier_that_does_not_answer_is_gone(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1000))
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    with mounted(tier, Settings()) as emulation:
+        made = area.create(tier)
+        copy = str(made.inputs / "copy")
+        copies.bring(str(source), identity(source), copy, nothing)
+        assert emulation.pid is not None
+        os.kill(emulation.pid, signal.SIGKILL)
+        await_that("the end of the tier", lambda: not os.path.exists(tier))
+        assert not made.is_there
+        assert not Room(str(made.path), 0, 1).is_open
+        assert copies.opened(copy) is None
+        assert area.sweep(tier) == []
+        assert not area.discard(made.path)
+        with pytest.raises(UsageError, match="does not answer"):
+            area.require_tier("--stage-in", str(tier), is_elsewhere=False)
+        made.shut()
+        made.remove()
+    assert area.sweep(tier) == [made.path]
 
 
 def test_a_copy_is_the_file_that_was_planned_with(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from hyperslab.plan.commanded import compile_commands, pipeline_of
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.delivery import Lost
 from hyperslab.plan.task import Outcome
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.staging import area
+from tests.storage.emulation.tiers import mounted
 
 SCRIPT = 'echo "$1" > "$2/seen"; echo "$3" >> "$2/seen"; cp "$1" "$2/$0.txt"; cp "$1" "$3/scratch"'
 TASKS = 6
@@ -99,6 +102,21 @@ def test_a_tier_that_vanishes_costs_nothing_but_its_use(tmp_path: Path, tier: Pa
     assert any("--stage-out" in text and "is gone" in text for text in notes), notes
 
 
+def test_a_tier_that_dies_costs_nothing_but_its_use(tmp_path: Path) -> None:
+    """One command kills the program of its file system, which then answers with errors alone."""
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    with mounted(tier, Settings()) as emulation:
+        once = f'test "$0" != t2 || ! mkdir {tmp_path}/once || kill -9 {emulation.pid}'
+        result = run(tmp_path, f"{once}; {SCRIPT}", stage_in=tier, stage_out=tier, retries=0)
+    assert result.ok, result.failures
+    assert_right(tmp_path)
+    notes = result.trace.meta["staging"]["notes"]
+    assert any("--stage-out" in text and "is gone" in text for text in notes), notes
+    assert len(area.sweep(tier)) == 2
+    assert list(tier.iterdir()) == []
+
+
 def test_a_tier_without_room_is_not_used(
     tmp_path: Path, tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,10 +139,15 @@ def staged_outcome(tmp_path: Path, tier: Path) -> tuple[Publishing, Outcome]:
     return Publishing(tmp_path / "out", tmp_path / "run", ()), outcome
 
 
+@pytest.mark.parametrize("is_near", [False, True])
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone", "folder gone"])
 def test_what_is_damaged_on_the_tier_is_not_delivered(
-    tmp_path: Path, tier: Path, damage: str
+    tmp_path: Path, tier: Path, damage: str, is_near: bool
 ) -> None:
+    """Whether or not the tier is on the device of the outputs, so that files can be renamed."""
+    if is_near:
+        tier = tmp_path / "tier"
+        tier.mkdir()
     publishing, outcome = staged_outcome(tmp_path, tier)
     file = tier / "0.0.out" / "file"
     match damage:

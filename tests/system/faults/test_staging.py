@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ import hyperslab as package
 from hyperslab.arrays import Array
 from hyperslab.blocks import writing
 from hyperslab.driver.submission import load_records
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.staging import area
 from hyperslab.testing.functions import executions
 from tests.campaign import shim
 from tests.campaign.shim import MANY, Rule
+from tests.storage.emulation.tiers import mounted
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
 from tests.system.faults.command import (
@@ -215,15 +219,35 @@ def test_a_tier_that_takes_no_more_copies(tmp_path: Path, library: Path) -> None
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_tier_that_vanishes(tmp_path: Path) -> None:
-    """Blocks that were on it alone are made again, at no charge, and go to their files directly."""
+    fast = tmp_path / "fast"
+    require_done_without(tmp_path, lambda: fast.rename(tmp_path / "elsewhere"))
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_tier_that_dies(tmp_path: Path) -> None:
+    """The program of its file system is killed: whatever is asked of it is an error."""
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    with mounted(fast, Settings()) as emulation:
+        assert emulation.pid is not None
+        pid = emulation.pid
+        require_done_without(tmp_path, lambda: os.kill(pid, signal.SIGKILL))
+    assert len(area.sweep(fast)) == 1
+    assert list(fast.iterdir()) == []
+
+
+def require_done_without(tmp_path: Path, take_away: Callable[[], object]) -> None:
+    """Blocks that were on the tier alone when something takes it away are made again, at no charge,
+    and go to their files directly.
+    """
     values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"
     arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
 
-    def take_away() -> None:
+    def await_and_take() -> None:
         await_that("blocks on the tier", lambda: staged(fast) > 1)
-        fast.rename(tmp_path / "elsewhere")
+        take_away()
 
-    thief = threading.Thread(target=take_away)
+    thief = threading.Thread(target=await_and_take)
     thief.start()
     done = call(*arguments)
     thief.join()
