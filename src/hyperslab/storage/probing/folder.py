@@ -52,10 +52,13 @@ class Folder:
             self.path.mkdir(mode=0o700)
         except OSError as error:
             raise UsageError(_refusal(self.place, error)) from error
-        fd = os.open(self.path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        owner = self.path / OWNER
+        unfinished = owner.with_suffix(".new")  # of which a sweep takes no lock
+        fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self.descriptors.append(fd)
         about = {"host": socket.gethostname(), "pid": os.getpid(), "locked": lock(fd)}
         os.write(fd, json.dumps(about).encode())
+        unfinished.rename(owner)
 
     def remove(self) -> None:
         """Remove it with all that is in it. Raises OSError with the path where that fails.
