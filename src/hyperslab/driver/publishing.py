@@ -34,7 +34,6 @@ from hyperslab.plan.task import Job, Outcome, Task
 from hyperslab.storage import fence, renaming
 from hyperslab.trace import VERIFY, span
 
-
 _PIECE_NBYTES = 8 * 1024**2
 
 

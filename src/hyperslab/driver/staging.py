@@ -395,8 +395,10 @@ class Staging:
         return alone >= PAYS_TO_COPY * max(self._copied.ns_per_byte / slots, copying)
 
     def _note_full(self, name: str, what: str) -> None:
-        """Say that a tier takes no more, and why where it is not for want of room."""
-        if (name, "full") in self._notes:
+        """Say that a tier takes no more, and why where it is not for want of room; not of one that
+        is gone.
+        """
+        if (name, "full") in self._notes or not self._areas[name].is_there:
             return
         why = self._areas[name].refusal()
         self._note(name, "full", what, why and f"takes no more ({why})")

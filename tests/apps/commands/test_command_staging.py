@@ -86,12 +86,13 @@ def test_what_belongs_to_an_input_comes_with_it(tmp_path: Path, tier: Path) -> N
     """Programs read an image of two files by the name of one, and its affine from a third."""
     folder, other = tmp_path / "in", tmp_path / "other"
     names = ["a.hdr", "a.img", "a.mat", "a.b.hdr", "ab.img", "b.nii.gz", "b.json", "c.txt"]
+    for place in (folder, other):
+        place.mkdir()
     for name in names:
-        folder.mkdir(exist_ok=True)
         (folder / name).write_text(name)
-    other.mkdir()
     (other / "a.hdr").write_text("another")
     (folder / "a.hdr").chmod(0o750)
+    (folder / "b.nii.gz").chmod(0o440)
     script = 'ls -R "$(dirname "$0")" && stat -c "%a %n" "$0" "$1" && cat "$0" "$1" "$2"'
     words = ("sh", "-c", f'cd / && ({script}) > "$3/seen"', "{inputs}", "{out}")
     inputs = (folder / "a.hdr", folder / "b.nii.gz", other / "a.hdr")
@@ -101,7 +102,7 @@ def test_what_belongs_to_an_input_comes_with_it(tmp_path: Path, tier: Path) -> N
     seen = (tmp_path / "out" / "seen").read_text().splitlines()
     assert seen[0].startswith(str(tier))
     assert seen[1:6] == ["a.hdr", "a.img", "a.mat", "b.json", "b.nii.gz"]
-    assert [line.split()[0] for line in seen[6:8]] == ["750", "644"]
+    assert [line.split()[0] for line in seen[6:8]] == ["750", "440"]
     assert seen[8:] == ["a.hdrb.nii.gzanother"]
 
 

@@ -271,7 +271,7 @@ def test_what_is_mounted_over_a_tier_is_left_there(tmp_path: Path) -> None:
 def test_a_program_that_cannot_be_killed_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that waits for a medium which does not answer: here a process that waits for a tier."""
+    """As one that waits for a medium that does not answer: here, what waits for a tier."""
     monkeypatch.setattr(removing, "_KILLED_S", 0.1)
     with mounted(tmp_path, Settings(latency_s=60)) as tier:
         assert tier.pid is not None

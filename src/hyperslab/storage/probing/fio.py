@@ -143,8 +143,8 @@ def _run(command: Sequence[str], inherited: Sequence[int]) -> list[dict[str, Any
         )
     except subprocess.TimeoutExpired as error:
         raise HyperslabError(
-            f"fio has not ended within {_LIMIT_S} s: see whether the storage answers, or leave --fio"
-            " out"
+            f"fio has not ended within {_LIMIT_S} s: see whether the storage answers, or leave out"
+            " --fio"
         ) from error
     if done.returncode != 0:
         raise HyperslabError(f"fio failed: {done.stderr.strip() or done.stdout.strip()}")

@@ -52,8 +52,14 @@ class Area:
 
     @property
     def is_there(self) -> bool:
-        """Whether the tier is still where it was."""
-        return os.path.exists(self.path / LOCK)
+        """Whether the tier is still where it was, and answers: whether a file is there, the kernel
+        may say by itself for a while.
+        """
+        try:
+            os.statvfs(self.path / LOCK)
+        except OSError:
+            return False
+        return True
 
     def refusal(self) -> str:
         """Why nothing more can be written there, though it has room: a quota, a tier that has
