@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -37,6 +41,22 @@ def test_an_area_is_swept_once_nobody_holds_it(tmp_path: Path) -> None:
     os.close(made.lock)  # as the kernel does for a process that is killed
     assert area.sweep(tmp_path) == [made.path]
     assert [path.name for path in tmp_path.iterdir()] == [".hyperslab-staging-mine"]
+
+
+def test_an_area_of_another_host_is_left_to_its_run(tmp_path: Path) -> None:
+    """Where its lock may not be seen from here, as on a file system of a network."""
+    with mounted(tmp_path, Settings()):
+        made = area.create(tmp_path, "run")
+        lock = made.path / area.LOCK
+        lock.write_text(json.dumps({"boot": "another", "run": "run"}))
+        os.close(made.lock)
+        assert area.sweep(tmp_path) == []
+        assert area.sweep(tmp_path, "another run") == []
+        assert area.sweep(tmp_path, "run") == [made.path]
+    left = area.create(tmp_path)
+    (left.path / area.LOCK).write_text(json.dumps({"boot": "an earlier one"}))
+    os.close(left.lock)
+    assert area.sweep(tmp_path) == [left.path]  # this disk is of this host, which has started again
 
 
 def test_an_area_without_a_lock_is_a_half_swept_one(tmp_path: Path) -> None:
@@ -219,6 +239,27 @@ def test_so_many_read_at_a_time_and_no_more(tmp_path: Path) -> None:
     assert max(most) == 2
     with turns.taken({"7"}), turns.taken({"7"}), turns.taken({"8"}):
         pass  # those of other devices need no turn of this one
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_dies_gives_its_turn_back(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, 1, 0.0, 8)
+    code = (
+        "import pickle, sys; turns = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "with turns.taken({'7'}): print('taken', flush=True); sys.stdin.read()"
+    )
+    line = [sys.executable, "-c", code, pickle.dumps(turns).hex()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"taken\n"
+        reader = threading.Thread(target=lambda: turns._turn("7").close())
+        reader.start()
+        reader.join(0.05)
+        assert reader.is_alive()
+        other.kill()
+        reader.join(60)
+        assert not reader.is_alive()
 
 
 def test_first_reads_begin_one_after_the_other(tmp_path: Path) -> None:

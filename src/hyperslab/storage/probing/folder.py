@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import UsageError
+from hyperslab.storage.locks import NO_LOCKS
 
 PREFIX = ".hyperslab-probe-"
 "What the names of all folders of probes begin with."
 OWNER = "owner"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _YOUNG_S = 60.0
 "Age below which a folder without an owner may be one that is just being made."
 _FOREIGN_S = 3600.0
@@ -173,7 +173,7 @@ def lock(fd: int, kind: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
         return False
     return True
