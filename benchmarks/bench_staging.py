@@ -45,8 +45,8 @@ from hyperslab.units import show_bytes, show_seconds
 LEAST_GAIN = 3.0
 LEAST_GAIN_OF_FLAGS = 1.15
 MOST_COST = 1.05
-MOST_COST_SLOW = 1.2
-"On a tier whose bandwidth is used up, three blocks that are read back are a larger part."
+MOST_COST_SLOW = 1.3
+"On a tier whose bandwidth is used up, what is tried first, and read back, takes its time there."
 DEGRADED = Settings(bandwidth=60e6, latency_s=0.001, metadata_s=0.001)
 "A shared tier that others use, too: for all clients, each request, each operation on names."
 LONGER = 10
