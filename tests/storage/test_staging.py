@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from hyperslab.errors import UsageError
+from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.staging import area, copies
 from hyperslab.storage.staging.room import FEW, TRIED_NBYTES, Room, keep_free
 from hyperslab.storage.turns import Turns
+from tests.storage.emulation.tiers import mounted
+from tests.system.faults.command import await_that
 
 
 def nothing() -> None:
@@ -34,6 +43,22 @@ def test_an_area_is_swept_once_nobody_holds_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".hyperslab-staging-mine"]
 
 
+def test_an_area_of_another_host_is_left_to_its_run(tmp_path: Path) -> None:
+    """Where its lock may not be seen from here, as on a file system of a network."""
+    with mounted(tmp_path, Settings()):
+        made = area.create(tmp_path, "run")
+        lock = made.path / area.LOCK
+        lock.write_text(json.dumps({"boot": "another", "run": "run"}))
+        os.close(made.lock)
+        assert area.sweep(tmp_path) == []
+        assert area.sweep(tmp_path, "another run") == []
+        assert area.sweep(tmp_path, "run") == [made.path]
+    left = area.create(tmp_path)
+    (left.path / area.LOCK).write_text(json.dumps({"boot": "an earlier one"}))
+    os.close(left.lock)
+    assert area.sweep(tmp_path) == [left.path]  # this disk is of this host, which has started again
+
+
 def test_an_area_without_a_lock_is_a_half_swept_one(tmp_path: Path) -> None:
     left = tmp_path / ".hyperslab-staging-0123456789ab"
     (left / "in").mkdir(parents=True)
@@ -49,6 +74,30 @@ def test_an_area_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert made.remove()
     assert not made.is_there
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tier_that_does_not_answer_is_gone(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1000))
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    with mounted(tier, Settings()) as emulation:
+        made = area.create(tier)
+        copy = str(made.inputs / "copy")
+        copies.bring(str(source), identity(source), copy, nothing)
+        assert emulation.pid is not None
+        os.kill(emulation.pid, signal.SIGKILL)
+        await_that("the end of the tier", lambda: not os.path.exists(tier))
+        assert not made.is_there
+        assert not Room(str(made.path), 0, 1).is_open
+        assert copies.opened(copy) is None
+        assert area.sweep(tier) == []
+        assert not area.discard(made.path)
+        with pytest.raises(UsageError, match="does not answer"):
+            area.require_tier("--stage-in", str(tier), is_elsewhere=False)
+        made.shut()
+        made.remove()
+    assert area.sweep(tier) == [made.path]
 
 
 def test_a_copy_is_the_file_that_was_planned_with(tmp_path: Path) -> None:
@@ -190,6 +239,27 @@ def test_so_many_read_at_a_time_and_no_more(tmp_path: Path) -> None:
     assert max(most) == 2
     with turns.taken({"7"}), turns.taken({"7"}), turns.taken({"8"}):
         pass  # those of other devices need no turn of this one
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_dies_gives_its_turn_back(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, 1, 0.0, 8)
+    code = (
+        "import pickle, sys; turns = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "with turns.taken({'7'}): print('taken', flush=True); sys.stdin.read()"
+    )
+    line = [sys.executable, "-c", code, pickle.dumps(turns).hex()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"taken\n"
+        reader = threading.Thread(target=lambda: turns._turn("7").close())
+        reader.start()
+        reader.join(0.05)
+        assert reader.is_alive()
+        other.kill()
+        reader.join(60)
+        assert not reader.is_alive()
 
 
 def test_first_reads_begin_one_after_the_other(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ Shows the directory BACKING at MOUNTPOINT, as slow as the options say, until it 
   --attribute-ttl NS     how long the kernel takes names and attributes for granted
   --allow-other yes|no   whether users may enter whom the program does not run as
   --name NAME            source of the mount, as mount and df show it
-  --control PATH         socket that answers with the counters
+  --control PATH         socket that answers with the counters, which are in PATH.end (in place of
+                         its suffix) at the end
 ";
 
 /// What the program is to do.
@@ -44,7 +45,7 @@ pub struct Arguments {
     pub allow_other: bool,
     /// Source of the mount.
     pub name: String,
-    /// Socket that answers with the counters.
+    /// Socket that answers with the counters, beside which they are left at the end.
     pub control: Option<PathBuf>,
 }
 

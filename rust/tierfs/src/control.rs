@@ -1,5 +1,6 @@
-//! The counters of a tier, for whoever connects to a socket beside it.
+//! The counters of a tier, for whoever connects to a socket beside it, and in a file at the end.
 
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -20,4 +21,9 @@ pub fn serve(path: &Path, tier: Arc<Tier>, timer: Timer) -> io::Result<()> {
     };
     std::thread::Builder::new().name("control".into()).spawn(run)?;
     Ok(())
+}
+
+/// Leave the counters in a file beside the socket, for who has waited until nobody was there.
+pub fn leave(path: &Path, tier: &Tier, timer: &Timer) -> io::Result<()> {
+    fs::write(path.with_extension("end"), tier.report(timer.now()))
 }

@@ -24,7 +24,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, Whence};
 
 use crate::backing::{self, Entry};
-use crate::inodes::{Inode, Inodes, Key};
+use crate::inodes::{Inode, Inodes, Key, Version};
 use crate::queue::{FORGIVEN, Nanos};
 use crate::starved;
 use crate::tier::{Due, Operation, Tier};
@@ -166,11 +166,20 @@ impl TierFs {
         }
     }
 
-    fn fopen_flags(&self) -> FopenFlags {
-        if self.tier.settings.keep_cache {
+    /// What is said of a file that is opened: the kernel may keep what it has of it in memory,
+    /// unless somebody has written to it beneath the tier.
+    fn fopen_flags(&self, inode: &Inode) -> FopenFlags {
+        if self.tier.settings.keep_cache && is_as_noted(inode) {
             return FopenFlags::FOPEN_KEEP_CACHE;
         }
         FopenFlags::empty()
+    }
+
+    /// Take note of a file that was changed here, of which the kernel has the new content.
+    fn note_change(&self, inode: &Inode) {
+        if self.tier.settings.keep_cache {
+            is_as_noted(inode);
+        }
     }
 
     fn truncate(
@@ -197,6 +206,11 @@ impl TierFs {
         synced.map_err(|error| backing::errno_of(&error))?;
         Ok(open.inode.clone())
     }
+}
+
+/// Whether a file has the content that was noted last; what it has now is noted.
+fn is_as_noted(inode: &Inode) -> bool {
+    fstat(&inode.fd).is_ok_and(|stat| inode.note(Version::of(&stat)))
 }
 
 /// Act once all of a file is on its targets: reads that came in between have put that off.
@@ -302,6 +316,7 @@ impl Filesystem for TierFs {
             if accessed.is_some() || modified.is_some() {
                 backing::change_times(&inode, accessed, modified)?;
             }
+            self.note_change(&inode);
             fstat(&inode.fd)
         };
         self.answer_attributes(due, number, change(), reply);
@@ -434,11 +449,12 @@ impl Filesystem for TierFs {
         let open = || {
             let inode = self.inodes.get(number.0)?;
             let file = backing::open(&inode, flags.0)?;
-            Ok(self.files.add(Open { file, inode }))
+            let flags = self.fopen_flags(&inode);
+            Ok((self.files.add(Open { file, inode }), flags))
         };
-        let (opened, flags): (Result<FileHandle, Errno>, _) = (open(), self.fopen_flags());
+        let opened: Result<(FileHandle, FopenFlags), Errno> = open();
         self.answer(due, move || match opened {
-            Ok(handle) => reply.opened(handle, flags),
+            Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(said(errno)),
         });
     }
@@ -459,12 +475,13 @@ impl Filesystem for TierFs {
             let (file, fd, stat) = backing::create(&parent, name, mode, flags, request)?;
             let attributes = self.remember(fd, &stat);
             let inode = self.inodes.get(attributes.ino.0)?;
-            Ok((attributes, self.files.add(Open { file, inode })))
+            let flags = self.fopen_flags(&inode);
+            Ok((attributes, self.files.add(Open { file, inode }), flags))
         };
-        let created: Result<(FileAttr, FileHandle), Errno> = create();
-        let (ttl, flags) = (self.tier.settings.attribute_ttl, self.fopen_flags());
+        let created: Result<(FileAttr, FileHandle, FopenFlags), Errno> = create();
+        let ttl = self.tier.settings.attribute_ttl;
         self.answer(due, move || match created {
-            Ok((attributes, handle)) => {
+            Ok((attributes, handle, flags)) => {
                 reply.created(&ttl, &attributes, GENERATION, handle, flags);
             }
             Err(errno) => reply.error(said(errno)),
@@ -516,6 +533,7 @@ impl Filesystem for TierFs {
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                 backing::drop_set_id(&open.inode)?;
             }
+            self.note_change(&open.inode);
             Ok((open, written))
         };
         let written: Result<(Arc<Open>, usize), Errno> = write();
@@ -728,7 +746,9 @@ impl Filesystem for TierFs {
         let allocate = || {
             let open = self.files.get(handle)?;
             let mode = FallocateFlags::from_bits_retain(mode);
-            nix::fcntl::fallocate(&open.file, mode, offset as i64, length as i64)
+            nix::fcntl::fallocate(&open.file, mode, offset as i64, length as i64)?;
+            self.note_change(&open.inode);
+            Ok(())
         };
         self.answer_empty(due, allocate(), reply);
     }

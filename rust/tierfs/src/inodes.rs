@@ -26,6 +26,21 @@ impl Key {
     }
 }
 
+/// What tells one content of a file from another: its size, and when it was last written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    nbytes: i64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Version {
+    /// The content that the file with these attributes has.
+    pub fn of(stat: &FileStat) -> Self {
+        Self { nbytes: stat.st_size, seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec }
+    }
+}
+
 /// A file, a directory or whatever else has a name.
 #[derive(Debug)]
 pub struct Inode {
@@ -35,16 +50,23 @@ pub struct Inode {
     pub key: Key,
     /// Marks of its newest writes that were answered early, by target.
     pub marks: Mutex<Vec<Option<Nanos>>>,
+    /// Its content when it was last opened or changed here.
+    version: Mutex<Option<Version>>,
 }
 
 impl Inode {
     fn new(fd: OwnedFd, key: Key) -> Arc<Self> {
-        Arc::new(Self { fd, key, marks: Mutex::default() })
+        Arc::new(Self { fd, key, marks: Mutex::default(), version: Mutex::default() })
     }
 
     /// A path that leads to this very file.
     pub fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+
+    /// Note the content that it has now: whether that is what it had at the last note.
+    pub fn note(&self, version: Version) -> bool {
+        self.version.lock().unwrap().replace(version) == Some(version)
     }
 
     /// Note how far a target has to be for all of this file to be on it.
@@ -161,6 +183,17 @@ mod tests {
         assert!(inodes.get(7).is_ok());
         assert_eq!(inodes.forget(7, 1).unwrap().key, key(5, 7));
         assert_eq!(inodes.get(7).unwrap_err(), Errno::ESTALE);
+    }
+
+    #[test]
+    fn a_content_is_known_from_its_last_note_on() {
+        let inode = Inode::new(anything(), key(5, 7));
+        let first = Version { nbytes: 1, seconds: 2, nanoseconds: 3 };
+        let second = Version { nanoseconds: 4, ..first };
+        assert!(!inode.note(first));
+        assert!(inode.note(first));
+        assert!(!inode.note(second));
+        assert!(!inode.note(first));
     }
 
     #[test]

@@ -69,12 +69,16 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let mut session = Session::new(filesystem, &arguments.mountpoint, &config(arguments))
         .map_err(|error| error.to_string())?;
     if let Some(path) = &arguments.control {
-        control::serve(path, tier, timer)
+        control::serve(path, tier.clone(), timer.clone())
             .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
     }
     unmount_on(signals, session.unmount_callable()).map_err(|error| error.to_string())?;
     say_ready().map_err(|error| error.to_string())?;
-    session.run().map_err(|error| error.to_string())
+    session.run().map_err(|error| error.to_string())?;
+    if let Some(path) = &arguments.control {
+        control::leave(path, &tier, &timer).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 fn config(arguments: &Arguments) -> Config {

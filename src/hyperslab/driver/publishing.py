@@ -2,8 +2,8 @@
 
 The driver alone does that, behind the tasks, so that nobody has to lock names:
 
-- a file appears under its name whole, by one rename; one from a fast tier is copied beside the
-  records first, synced and read back
+- a file appears under its name whole, by one rename; one from a fast tier is synced and read back
+  before, in a copy beside the records unless it can be renamed from there
 - a name belongs to the task that has made it; no other takes it, and nothing takes the place of
   what no run has written
 - what a task that is done again makes takes the place of all that it had made before
@@ -19,8 +19,8 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hyperslab.blocks import checksums, writing
@@ -33,6 +33,8 @@ from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Job, Outcome, Task
 from hyperslab.storage import fence, renaming
 from hyperslab.trace import VERIFY, span
+
+_PIECE_NBYTES = 8 * 1024**2
 
 
 class Publishing:
@@ -51,16 +53,16 @@ class Publishing:
         """
         assert outcome.ran is not None
         place = Path(outcome.ran.place)
-        if not place.is_dir():
+        if not os.path.isdir(place):
             raise Lost(str(place))
         earlier = self._claim(task, outcome.outputs)
-        is_here = os.stat(place).st_dev == os.stat(self._out).st_dev
+        is_private = place.parent == self._private
         for written in outcome.outputs:
-            ready = place / written.path
-            if not is_here:
-                ready = self._brought(ready, written)
-            self._name(ready, self._out / written.path)
-        if not is_here:
+            if is_private:
+                self._name(place / written.path, written)
+            else:
+                self._fetch(place / written.path, written)
+        if not is_private:
             _settle_names(self._out, outcome.outputs)
         self._drop(earlier)
         return outcome.outputs
@@ -98,6 +100,33 @@ class Publishing:
                 f"{self._out / name} is there, and no run has written it: move it away"
             )
 
+    def _fetch(self, far: Path, written: Written) -> None:
+        """Name a file from a fast tier once it is on storage and was read back. Raises Lost,
+        OSError.
+        """
+        if self._is_near(far) and self._is_renamed(far, written):
+            return
+        self._name(self._brought(far, written), written)
+
+    def _is_near(self, far: Path) -> bool:
+        """Whether a file on a tier is on the device of the outputs, and may be renamed."""
+        with _on_tier(far):
+            device = os.stat(far).st_dev
+        return device == os.stat(self._out).st_dev
+
+    def _is_renamed(self, far: Path, written: Written) -> bool:
+        """Name a file where it can be renamed: not between two mounts, of one device even."""
+        with span(VERIFY), _on_tier(far):
+            writing.settle(far)
+            _require_whole(far, written)
+        try:
+            self._name(far, written)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            return False
+        return True
+
     def _brought(self, far: Path, written: Written) -> Path:
         """A copy of a file from a fast tier beside the records, on storage and read back. Raises
         Lost, OSError.
@@ -105,23 +134,29 @@ class Publishing:
         self._private.mkdir(exist_ok=True)
         copy = self._private / secrets.token_hex(8)
         try:
-            shutil.copyfile(far, copy)
-        except FileNotFoundError as error:
-            raise Lost(str(far)) from error
-        with suppress(OSError):  # of a tier that is gone in this moment, or storage without modes
-            shutil.copymode(far, copy)
-        with span(VERIFY):
-            writing.settle(copy)
-            if checksums.of_file(copy) != written.checksum:
-                is_whole = checksums.of_file(far) == written.checksum
+            _pour(far, copy)
+            with suppress(OSError):  # of a tier that is gone now, or storage without modes
+                shutil.copymode(far, copy)
+            with span(VERIFY):
+                self._require_arrived(copy, far, written)
+        except BaseException:
+            with suppress(OSError):
                 copy.unlink()
-                if not is_whole:
-                    raise Lost(f"{far} is not as it was written")
-                message = "what was read back is not what had been written"
-                raise OSError(errno.EIO, message, str(self._out / written.path))
+            raise
         return copy
 
-    def _name(self, ready: Path, final: Path) -> None:
+    def _require_arrived(self, copy: Path, far: Path, written: Written) -> None:
+        """Raise Lost for a file that is another one on its tier, OSError where the copy is."""
+        writing.settle(copy)
+        if checksums.of_file(copy) == written.checksum:
+            return
+        with _on_tier(far):
+            _require_whole(far, written)
+        message = "what was read back is not what had been written"
+        raise OSError(errno.EIO, message, str(self._out / written.path))
+
+    def _name(self, ready: Path, written: Written) -> None:
+        final = self._out / written.path
         fence.require_open()
         final.parent.mkdir(parents=True, exist_ok=True)
         ready.replace(final)  # which is no folder
@@ -131,6 +166,36 @@ class Publishing:
         for name in names:
             with suppress(FileNotFoundError):
                 (self._out / name).unlink()
+
+
+@contextmanager
+def _on_tier(far: Path) -> Iterator[None]:
+    """A block that reads a file on a fast tier: where that fails, as of a tier that is gone, it is
+    Lost.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise Lost(f"{far}: {error.strerror}") from error
+
+
+def _require_whole(far: Path, written: Written) -> None:
+    if checksums.of_file(far) != written.checksum:
+        raise Lost(f"{far} is not as it was written")
+
+
+def _pour(far: Path, copy: Path) -> None:
+    """Copy a file from a fast tier. Raises Lost, OSError."""
+    with copy.open("xb") as file:
+        for piece in _pieces(far):
+            file.write(piece)
+
+
+def _pieces(far: Path) -> Iterator[bytes]:
+    """The content of a file on a fast tier. Raises Lost."""
+    with _on_tier(far), far.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE_NBYTES):
+            yield piece
 
 
 def _owners(inherited: Iterable[Inherited]) -> dict[str, int]:

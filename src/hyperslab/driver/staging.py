@@ -84,7 +84,7 @@ def sweep(directory: RunDirectory) -> None:
         except (FileNotFoundError, DamagedRecord, KeyError):
             continue  # the next run that stages there removes it
         for tier in tiers:
-            area.sweep(Path(tier))
+            area.sweep(Path(tier), str(folder.absolute()))
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class Staging:
         tier = getattr(self._options, _OPTIONS[name])
         if not tier:
             return None
-        self._areas[name] = made = area.create(Path(tier))
+        self._areas[name] = made = area.create(Path(tier), str(self._folder))
         return Room(str(made.path), kept[Path(tier)], at_once=1)
 
     def _begun(
@@ -224,13 +224,13 @@ class Staging:
         host = self._prepared.host.name
         if self._options.stage_out:
             tier = Path(self._options.stage_out)
-            self._areas["out"] = made = area.create(tier)
+            self._areas["out"] = made = area.create(tier, str(self._folder))
             self._room = Room(str(made.path), kept[tier], slots)
             memory = self._prepared.needs.budget.memory_bytes
             self._flusher = Flusher(self._folder, host, int(memory * _FLUSHED_SHARE))
         if self._options.stage_in:
             tier = Path(self._options.stage_in)
-            self._areas["in"] = made = area.create(tier)
+            self._areas["in"] = made = area.create(tier, str(self._folder))
             plan = prefetching.with_copies(plan, made.inputs)
             room = Room(str(made.path), kept[tier], prefetching.THREADS)
             order = prefetching.wanted(plan, done())
@@ -395,8 +395,10 @@ class Staging:
         return alone >= PAYS_TO_COPY * max(self._copied.ns_per_byte / slots, copying)
 
     def _note_full(self, name: str, what: str) -> None:
-        """Say that a tier takes no more, and why where it is not for want of room."""
-        if (name, "full") in self._notes:
+        """Say that a tier takes no more, and why where it is not for want of room; not of one that
+        is gone.
+        """
+        if (name, "full") in self._notes or not self._areas[name].is_there:
             return
         why = self._areas[name].refusal()
         self._note(name, "full", what, why and f"takes no more ({why})")

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +25,12 @@ from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Ended, Refused
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
 from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
+from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
 from hyperslab.redaction import redact_command
 from hyperslab.storage import fence, renaming
 from hyperslab.storage.replacement import FOLDER
-from hyperslab.storage.staging import copies
 from hyperslab.storage.staging.area import OUTPUTS
 from hyperslab.storage.staging.room import Room
 from hyperslab.trace import Phase, note, span
@@ -125,7 +125,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     assert command is not None
     inputs = list(command.inputs)
     if places.copies is not None:
-        inputs = [_near(path, places.copies / str(n)) for n, path in enumerate(inputs)]
+        inputs = near(inputs, places.copies)
     words = filled(command.argv, _values(commands, state.task, command, places), inputs)
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
@@ -178,40 +178,6 @@ def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
     )
 
 
-def _near(path: str, place: Path) -> str:
-    """The copy of an input on the fast tier; the input itself where it could not be copied."""
-    place.mkdir()
-    copy = place / os.path.basename(path)
-    try:
-        with span("read") as mark:
-            if os.path.isdir(path):
-                mark.nbytes = sum(_bring(*each) for each in _files(path, copy))
-            else:
-                mark.nbytes = _bring(path, copy)
-    except (OSError, ValueError):  # it is full, or gone; or the input was written to
-        return path
-    return str(copy)
-
-
-def _files(folder: str, copy: Path) -> Iterator[tuple[str, Path]]:
-    """The files below a folder, and where their copies go."""
-
-    def refuse(error: OSError) -> None:
-        raise error
-
-    for top, _, names in os.walk(folder, onerror=refuse, followlinks=True):
-        there = copy / os.path.relpath(top, folder)
-        there.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            yield os.path.join(top, name), there / name
-
-
-def _bring(path: str, copy: Path) -> int:
-    about = os.stat(path)
-    identity = (about.st_size, about.st_mtime_ns)
-    return copies.bring(path, identity, str(copy), fence.require_open).nbytes
-
-
 def _collected(out: Path) -> tuple[Written, ...]:
     """What a command has left in its private folder, on storage; named from there on. Raises
     CommandFailed for what is no file.
@@ -252,7 +218,7 @@ def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]
 def _remove(place: Path) -> None:
     """Remove a folder, also one whose owner has taken permissions away from it."""
     shutil.rmtree(place, ignore_errors=True)
-    if not place.exists():
+    if not os.path.exists(place):
         return
     for top, _, _ in os.walk(place):
         with suppress(OSError):

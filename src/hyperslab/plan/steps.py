@@ -24,7 +24,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.whole import assemble
-from hyperslab.errors import BlockError, RunStopped
+from hyperslab.errors import BlockError, FormatError, RunStopped
 from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
 from hyperslab.plan.executing import execute
@@ -212,9 +212,19 @@ def _assemble(
         return np.zeros(shape, sources[0].dtype(values))
 
     def read(piece: Piece, out: Array | None) -> Array:
-        return reading.read(sources[piece.source], piece.slab, out, values)
+        return _read_piece(sources[piece.source], piece.slab, out, values)
 
     return assemble(pieces, shape, sources[pieces[0].source], values, read)
+
+
+def _read_piece(source: ArraySource, slab: Hyperslab, out: Array | None, values: Values) -> Array:
+    """A region of a file; of the file itself where a copy of it fails, as its tier may be gone."""
+    try:
+        return reading.read(source, slab, out, values)
+    except (FormatError, OSError):
+        if not source.copy:
+            raise
+    return reading.read(replace(source, copy=""), slab, out, values)
 
 
 def _map(job: Job, state: State, number: int) -> None:

@@ -11,7 +11,6 @@ Held by tests/storage/test_fence.py, tests/system/faults/test_stale_workers.py.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import threading
@@ -21,12 +20,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hyperslab.errors import RunStopped
+from hyperslab.storage.locks import NO_LOCKS
 
 OPEN, ENDED = "workers", "workers.ended"
 "Name of the file in a submission while its tasks may write, and afterwards."
 POLL_S = 0.05
-_UNABLE = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
-"Errors of file systems that some hosts mount without locks: there the name alone tells."
 
 
 class _Here(threading.local):
@@ -127,7 +125,7 @@ def _shared(path: Path) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in _UNABLE:
+        if error.errno not in NO_LOCKS:  # without locks the name alone tells
             os.close(fd)
             raise RunStopped("the run has been stopped, and another run continues it") from error
     return fd

@@ -1,13 +1,18 @@
 """Turns: at most so many tasks of a host read from one device at a time, and their first reads
 begin one after the other.
 
-Locks of files (flock) are what is counted, so that a worker that dies gives its turn back. They lie
-with the records of the run: nothing of them is left elsewhere.
+Names of sockets are what is counted (unix(7), abstract): one process of a host has a name at a
+time, the kernel gives it back when that one dies, and no file is asked or left anywhere. Those who
+begin one after the other count themselves in a file with the records of the run.
+
+Held by tests/storage/test_staging.py.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import os
 import socket
 import threading
@@ -16,6 +21,8 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from hyperslab.storage.locks import NO_LOCKS
 
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.05
@@ -26,7 +33,7 @@ class Turns:
     """How reads take turns. Plain data, which travels to workers."""
 
     folder: Path
-    "Where the locks are."
+    "Folder of the run that the turns are of, with the file of those who have begun."
     most: int | None
     "Tasks of a host that may read from a device at a time; None: any number."
     stagger_s: float
@@ -49,19 +56,25 @@ class Turns:
         with ExitStack() as stack:
             if self.most is not None:
                 for device in sorted(devices):
-                    stack.callback(os.close, self._turn(device))
+                    stack.enter_context(self._turn(device))
             yield
 
-    def _turn(self, device: str) -> int:
-        """Descriptor of a lock on one of the places of a device, once one is free."""
-        names = [f"{socket.gethostname()}.{device}.{n}" for n in range(self.most or 0)]
+    def _turn(self, device: str) -> socket.socket:
+        """One of the places of a device, held until it is closed, once one is free."""
+        names = [f"{self._prefix}.{device}.{n}" for n in range(self.most or 0)]
         pause_s = FIRST_PAUSE_S
         while True:
             for name in names:
-                if (fd := _locked(self.folder / name)) is not None:
-                    return fd
+                if (place := _taken(name)) is not None:
+                    return place
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    @property
+    def _prefix(self) -> str:
+        """What the names of this run begin with: its folder may be longer than a name."""
+        digest = hashlib.blake2b(os.fsencode(self.folder), digest_size=8)
+        return f"hyperslab-turn-{digest.hexdigest()}"
 
 
 class _Seen(threading.local):
@@ -73,24 +86,24 @@ _seen = _Seen()
 "Runs whose first read this thread has begun."
 
 
-def _locked(path: Path) -> int | None:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _taken(name: str) -> socket.socket | None:
+    """A socket with a name; None where another process, or thread, has it."""
+    place = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
+        place.bind(f"\0{name}")
+    except OSError as error:
+        place.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
         return None
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    return place
 
 
 def _drawn(path: Path) -> tuple[int, float]:
     """How many have drawn a number before, and the seconds since the first one did."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        _lock(fd)
         now = time.time()
         times = os.pread(fd, 1 << 20, 0).split()
         os.pwrite(fd, f"{now:.6f}\n".encode(), os.fstat(fd).st_size)
@@ -99,3 +112,12 @@ def _drawn(path: Path) -> tuple[int, float]:
     if not times:
         return 0, 0.0
     return len(times), now - float(times[0])
+
+
+def _lock(fd: int) -> None:
+    """Lock a file; where there are no locks, two may draw the same number."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise

@@ -21,6 +21,9 @@ from hyperslab.plan.commanded import compile_commands, pipeline_of
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.delivery import Lost
 from hyperslab.plan.task import Outcome
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.staging import area
+from tests.storage.emulation.tiers import mounted
 
 SCRIPT = 'echo "$1" > "$2/seen"; echo "$3" >> "$2/seen"; cp "$1" "$2/$0.txt"; cp "$1" "$3/scratch"'
 TASKS = 6
@@ -79,6 +82,30 @@ def test_inputs_outputs_and_scratch_go_by_way_of_a_tier(tmp_path: Path, tier: Pa
     assert (staged["blocks"], staged["lost"]) == (2 * TASKS, 0)
 
 
+def test_what_belongs_to_an_input_comes_with_it(tmp_path: Path, tier: Path) -> None:
+    """Programs read an image of two files by the name of one, and its affine from a third."""
+    folder, other = tmp_path / "in", tmp_path / "other"
+    names = ["a.hdr", "a.img", "a.mat", "a.b.hdr", "ab.img", "b.nii.gz", "b.json", "c.txt"]
+    for place in (folder, other):
+        place.mkdir()
+    for name in names:
+        (folder / name).write_text(name)
+    (other / "a.hdr").write_text("another")
+    (folder / "a.hdr").chmod(0o750)
+    (folder / "b.nii.gz").chmod(0o440)
+    script = 'ls -R "$(dirname "$0")" && stat -c "%a %n" "$0" "$1" && cat "$0" "$1" "$2"'
+    words = ("sh", "-c", f'cd / && ({script}) > "$3/seen"', "{inputs}", "{out}")
+    inputs = (folder / "a.hdr", folder / "b.nii.gz", other / "a.hdr")
+    task = CommandTask("t", words, tuple(map(str, inputs)))
+    result = hyperslab.run_commands([task], tmp_path / "out", stage_in=tier, report=False)
+    assert result.ok, result.failures
+    seen = (tmp_path / "out" / "seen").read_text().splitlines()
+    assert seen[0].startswith(str(tier))
+    assert seen[1:6] == ["a.hdr", "a.img", "a.mat", "b.json", "b.nii.gz"]
+    assert [line.split()[0] for line in seen[6:8]] == ["750", "440"]
+    assert seen[8:] == ["a.hdrb.nii.gzanother"]
+
+
 def test_scratch_alone_on_a_tier(tmp_path: Path, tier: Path) -> None:
     result = run(tmp_path, work_tier=tier)
     assert result.ok, result.failures
@@ -97,6 +124,21 @@ def test_a_tier_that_vanishes_costs_nothing_but_its_use(tmp_path: Path, tier: Pa
     assert_right(tmp_path)
     notes = result.trace.meta["staging"]["notes"]
     assert any("--stage-out" in text and "is gone" in text for text in notes), notes
+
+
+def test_a_tier_that_dies_costs_nothing_but_its_use(tmp_path: Path) -> None:
+    """One command kills the program of its file system, which then answers with errors alone."""
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    with mounted(tier, Settings()) as emulation:
+        once = f'test "$0" != t2 || ! mkdir {tmp_path}/once || kill -9 {emulation.pid}'
+        result = run(tmp_path, f"{once}; {SCRIPT}", stage_in=tier, stage_out=tier, retries=0)
+    assert result.ok, result.failures
+    assert_right(tmp_path)
+    notes = result.trace.meta["staging"]["notes"]
+    assert any("--stage-out" in text and "is gone" in text for text in notes), notes
+    assert len(area.sweep(tier)) == 2
+    assert list(tier.iterdir()) == []
 
 
 def test_a_tier_without_room_is_not_used(
@@ -121,10 +163,15 @@ def staged_outcome(tmp_path: Path, tier: Path) -> tuple[Publishing, Outcome]:
     return Publishing(tmp_path / "out", tmp_path / "run", ()), outcome
 
 
+@pytest.mark.parametrize("is_near", [False, True])
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone", "folder gone"])
 def test_what_is_damaged_on_the_tier_is_not_delivered(
-    tmp_path: Path, tier: Path, damage: str
+    tmp_path: Path, tier: Path, damage: str, is_near: bool
 ) -> None:
+    """Whether or not the tier is on the device of the outputs, so that files can be renamed."""
+    if is_near:
+        tier = tmp_path / "tier"
+        tier.mkdir()
     publishing, outcome = staged_outcome(tmp_path, tier)
     file = tier / "0.0.out" / "file"
     match damage:

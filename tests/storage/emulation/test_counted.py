@@ -53,6 +53,19 @@ def test_what_reaches_a_directory_is_counted(
     assert sorted(os.listdir(in_memory)) == ["f2", "sub", "there"]
 
 
+def test_what_a_command_has_left_in_the_background_is_waited_for(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_program()
+    monkeypatch.chdir(in_memory)
+    script = "exec 3>late; { sleep 0.2; echo x >&3; } & exit 3"
+    status, totals = fuse.count(["sh", "-c", script], os.environ, in_memory)
+    assert status == 3
+    assert (in_memory / "late").read_text() == "x\n"
+    assert totals.operations["write"].nbytes == 2
+    assert not [one for one in mounts() if one.mount_point == str(in_memory)]
+
+
 def test_what_cannot_be_counted_on_is_refused(tmp_path: Path) -> None:
     require_program()
     with pytest.raises(UsageError, match=r"missing is no directory"):

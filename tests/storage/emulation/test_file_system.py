@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.storage.emulation import program
 from hyperslab.storage.emulation.settings import Settings
 from tests.storage.emulation.tiers import mounted
 
@@ -338,6 +339,24 @@ def test_what_is_past_the_page_cache_is_the_same(here: Path) -> None:
     assert os.pwritev(descriptor, [memoryview(buffer)[:4096]], 8192) == 4096
     os.close(descriptor)
     assert path.read_bytes() == data[:8192] + bytes(4096) + data[12288:]
+
+
+def test_what_is_changed_beneath_is_seen_by_who_opens_it(tmp_path: Path) -> None:
+    """Although what was read stays in memory, and the size is the same."""
+    first, other = b"1" * 2 * mmap.PAGESIZE, b"2" * 2 * mmap.PAGESIZE
+    beneath, place = tmp_path / "beneath", tmp_path / "tier"
+    for folder in (beneath, place):
+        folder.mkdir()
+    with mounted(place, Settings(page_cache=True), beneath) as emulation:
+        (place / "a").write_bytes(first)
+        assert (place / "a").read_bytes() == first
+        assert program.counters(emulation)["read_nbytes"] == 0
+        with (beneath / "a").open("r+b") as file:
+            file.write(other)
+        os.utime(beneath / "a", ns=(0, 0))  # however coarse the clock of the file system
+        for _ in range(2):
+            assert (place / "a").read_bytes() == other
+        assert program.counters(emulation)["read_nbytes"] == len(other)
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from hyperslab.storage.emulation.program import EmulationFailed
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.probing.space import require_directory
-from tests.storage.emulation.tiers import require_program, status
+from tests.storage.emulation.tiers import mounted, require_program, status
 
 MB = 1_000_000
 ROOT = Path(__file__).parents[3]
@@ -149,6 +150,14 @@ def test_two_tiers_in_one_directory_are_refused(tmp_path: Path) -> None:
         make(tmp_path)
 
 
+def test_files_that_would_hold_their_tier_are_refused(tmp_path: Path) -> None:
+    """Whoever looked through it would wait for it in itself."""
+    for place in (tmp_path / "tier", tmp_path / "sub" / "tier"):
+        with pytest.raises(UsageError, match=r"--backing .* holds the tier"):
+            making.emulate("metadata", place, QUICK, tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_directory_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(UsageError, match=r"is not empty.*--backing"):
@@ -243,6 +252,45 @@ def test_a_tier_in_use_is_removed_by_force_alone(tmp_path: Path) -> None:
         assert registry.state_of(emulation) == "mounted"
         removing.remove(emulation, by_force=True)
     assert registry.known() == []
+
+
+@needs_root
+def test_what_is_mounted_over_a_tier_is_left_there(tmp_path: Path) -> None:
+    place = tmp_path / "tier"
+    emulation = make(place)
+    with small_disk(place, "size=1m"):
+        for by_force in (False, True):
+            with pytest.raises(removing.TierInUse, match=r"small \(tmpfs\) is mounted over it"):
+                removing.remove(emulation, by_force)
+        assert os.path.ismount(place)
+    assert registry.state_of(emulation) == "mounted"
+    removing.remove(emulation)
+    assert not place.exists()
+
+
+def test_a_program_that_cannot_be_killed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that waits for a medium that does not answer: here, what waits for a tier."""
+    monkeypatch.setattr(removing, "_KILLED_S", 0.1)
+    with mounted(tmp_path, Settings(latency_s=60)) as tier:
+        assert tier.pid is not None
+        waiting = subprocess.Popen(["stat", tmp_path / "missing"], stderr=subprocess.DEVNULL)
+        while not program.counters(tier)["operations"]["lookup"]:
+            time.sleep(0.01)
+        other = registry.with_process(replace(tier, name="other"), waiting.pid)
+        with pytest.raises(removing.TierInUse, match=r"does not end though it was killed"):
+            removing._end_program(other, 0.0)
+        os.kill(tier.pid, signal.SIGKILL)
+        assert waiting.wait(10) == -signal.SIGKILL
+
+
+def test_a_record_of_another_version_is_no_tier(tmp_path: Path) -> None:
+    emulation = make(tmp_path / "tier")
+    record = emulation.as_json()
+    for name, other in (("newer", {**record, "colour": "red"}), ("odd", [record])):
+        (registry.folder() / f"{name}.json").write_text(json.dumps(other))
+    assert registry.recorded() == [emulation]
 
 
 def test_what_somebody_else_unmounted_is_forgotten(tmp_path: Path) -> None:

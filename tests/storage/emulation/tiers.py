@@ -51,14 +51,16 @@ def status(argv: list[str]) -> object:
 
 
 @contextmanager
-def mounted(directory: Path, settings: Settings) -> Iterator[Emulation]:
+def mounted(
+    directory: Path, settings: Settings, backing: Path | None = None
+) -> Iterator[Emulation]:
     """A tier that nobody has measured, in a directory that is there."""
     require_program()
     emulation = Emulation(
         name=os.urandom(4).hex(),
         kind="throttled",
         directory=str(directory),
-        backing=str(directory),
+        backing=str(backing or directory),
         settings=settings,
     )
     emulation = registry.with_process(emulation, program.start(emulation))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.probing import fio
 from hyperslab.storage.probing.bench import Bench, Setting
@@ -144,6 +144,12 @@ def test_a_probe_tells_both(tmp_path: Path) -> None:
     assert {one.what for one in found.compared} >= {"write", next(iter(found.latency))}
     assert all(len(one.fio.values) == len(one.ours.values) == 2 for one in found.compared)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_does_not_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fio, "_LIMIT_S", 0.01)
+    with pytest.raises(HyperslabError, match=r"has not ended within 0.01 s: see whether"):
+        fio._run(["sleep", "10"], ())
 
 
 def test_without_fio_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,24 @@ def test_a_folder_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:
     assert sweep(tmp_path) == ([path], [])
 
 
+def test_a_sweep_in_the_moment_of_making_leaves_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = folders.lock
+    swept: list[tuple[list[Path], list[Path]]] = []
+
+    def swept_before(fd: int) -> bool:
+        monkeypatch.setattr(folders, "lock", usual)
+        swept.append(sweep(tmp_path))
+        return usual(fd)
+
+    monkeypatch.setattr(folders, "lock", swept_before)
+    with own_folder(tmp_path) as own:
+        assert swept == [([], [])]
+        assert [path.name for path in own.path.iterdir()] == [OWNER]
+        assert sweep(tmp_path) == ([], [])
+
+
 def test_a_place_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(UsageError, match="no file can be written here"),

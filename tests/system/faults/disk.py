@@ -51,24 +51,41 @@ def _write_for_ever(file: FileIO) -> None:
         file.write(bytes(2**16))
 
 
+def namespace() -> list[str]:
+    """Flags of unshare for mounts of a test's own; skips the test, loudly, where there are none."""
+    flags = ["-r", "-m"]
+    if os.geteuid() == 0:
+        flags = ["-m"]
+    tools = all(shutil.which(tool) for tool in ("unshare", "nsenter", "mount"))
+    if not tools or _status("unshare", *flags, "true"):
+        pytest.skip(f"nothing can be mounted here; {HOW}")
+    return [*flags, "--propagation", "private"]
+
+
+def _status(*command: str) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def on_a_mount_of_its_own(folder: Path) -> tuple[str, ...]:
+    """What is before a command that sees a folder on another mount of its device: no file can be
+    renamed from there.
+    """
+    mount = f"mount --bind '{folder}' '{folder}' && exec \"$@\""
+    return ("unshare", *namespace(), "sh", "-c", mount, "sh")
+
+
 @contextmanager
 def small_disk(folder: Path, nbytes: int, options: str = "") -> Iterator[Disk]:
     """Mount a tmpfs of this size and with these options; skips the test, loudly, where that is not
     possible.
     """
-    flags = ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
-    tools = all(shutil.which(tool) for tool in ("unshare", "nsenter", "mount"))
-    if (
-        not tools
-        or subprocess.run(["unshare", *flags, "true"], capture_output=True, check=False).returncode
-    ):
-        pytest.skip(f"a small disk cannot be mounted here; {HOW}")
+    flags = namespace()
     folder.mkdir()
     mount = (
         f"mount -t tmpfs -o size={nbytes}{options} none '{folder}' && touch '{folder}/mounted' &&"
         " exec sleep 600"
     )
-    holder = subprocess.Popen(["unshare", *flags, "--propagation", "private", "sh", "-c", mount])
+    holder = subprocess.Popen(["unshare", *flags, "sh", "-c", mount])
     try:
         seen = Path(f"/proc/{holder.pid}/root{folder}")
         await_that(

@@ -20,6 +20,7 @@ from tests.system.faults.command import (
     hyperslab,
     running,
 )
+from tests.system.faults.disk import on_a_mount_of_its_own
 
 FILES = 8
 SCRIPT = 'sleep {nap} & cp "$0" "$1/one" && wait && mkdir "$1/$2" && mv "$1/one" "$1/$2/out.txt"'
@@ -137,6 +138,24 @@ def test_a_run_that_is_cancelled_ends_its_commands(tmp_path: Path) -> None:
     assert status == 1, said
     assert_none_left(nap)
     assert_resumed(tmp_path, nap)
+
+
+def test_a_tier_on_another_mount_of_the_same_device(tmp_path: Path) -> None:
+    """As folders of one disk are in a container: it has the number of OUT's device, and yet no file
+    can be renamed.
+    """
+    for name in ("in", "fast"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "in" / "f0.txt").write_text("file 0\n")
+    template = "sh -c 'cp {input} {out}/{name}.out'"
+    where = (f"{tmp_path}/in/*.txt", "-o", tmp_path / "out", "--engine", "serial", "--retries", 0)
+    done = hyperslab(
+        *("run", "--command", template, *where, "--stage-out", tmp_path / "fast"),
+        inside=on_a_mount_of_its_own(tmp_path / "fast"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "f0.out").read_text() == "file 0\n"
+    assert list((tmp_path / "fast").iterdir()) == []
 
 
 def test_by_way_of_a_fast_tier_nothing_is_lost_either(tmp_path: Path, nap: str) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ import hyperslab as package
 from hyperslab.arrays import Array
 from hyperslab.blocks import writing
 from hyperslab.driver.submission import load_records
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.staging import area
 from hyperslab.testing.functions import executions
 from tests.campaign import shim
 from tests.campaign.shim import MANY, Rule
+from tests.storage.emulation.tiers import mounted
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
 from tests.system.faults.command import (
@@ -191,39 +195,97 @@ def test_a_tier_that_takes_no_more(tmp_path: Path, library: Path, error: str, wo
     assert list(fast.iterdir()) == []
 
 
-def test_a_tier_that_takes_no_more_copies(tmp_path: Path, library: Path) -> None:
-    fast, out = tmp_path / "fast", tmp_path / "out"
+COPIED = 8
+
+
+def copying_job(tmp_path: Path) -> tuple[object, ...]:
+    """A command over files that are copied to the tier while the first ones are read."""
+    fast = tmp_path / "fast"
     for folder in (fast, tmp_path / "runs"):
         folder.mkdir()
-    inputs = [tmp_path / f"in{number}.nii" for number in range(8)]
-    volumes = [make_volume(path) for path in inputs]
-    variables = shim.environment(
-        library, fast, tmp_path / "notes", Rule("write", 1, MANY, "error", "EDQUOT")
-    )
-    where = (*inputs, "-o", out, "--stage-in", fast, "--blocks", 1, "--engine", "serial")
-    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.15")
-    done = hyperslab(
-        *("run", f"{FUNCTIONS}:counted", *where, *params, "--no-report"),
-        environment={**os.environ, **variables},
-    )
+    inputs = [tmp_path / f"in{number}.nii" for number in range(COPIED)]
+    for number, path in enumerate(inputs):
+        make_volume(path, number)
+    where = (*inputs, "-o", tmp_path / "out", "--stage-in", fast, "--blocks", 1)
+    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.15", "--engine", "serial")
+    return ("run", f"{FUNCTIONS}:counted", *where, *params, "--no-report")
+
+
+def require_copied(tmp_path: Path) -> None:
+    """All outputs are right, and nothing is left on the tier."""
+    for path in tmp_path.glob("in*.nii"):
+        (made,) = (tmp_path / "out").glob(f"{path.stem}*.nii")
+        assert np.array_equal(load(made), load(path) + np.uint16(1))
+    assert list((tmp_path / "fast").iterdir()) == []
+
+
+def test_a_tier_that_takes_no_more_copies(tmp_path: Path, library: Path) -> None:
+    arguments, fast = copying_job(tmp_path), tmp_path / "fast"
+    rule = Rule("write", ABOUT + 1, MANY, "error", "EDQUOT")
+    variables = shim.environment(library, fast, tmp_path / "notes", rule)
+    done = hyperslab(*arguments, environment={**os.environ, **variables})
     assert done.returncode == 0, done.stderr
     assert f"--stage-in {fast} takes no more (Disk quota exceeded): files for which" in done.stderr
-    for path, values in zip(inputs, volumes, strict=True):
-        assert np.array_equal(load(next(out.glob(f"{path.stem}*.nii"))), values + np.uint16(1))
-    assert list(fast.iterdir()) == []
+    require_copied(tmp_path)
+
+
+ABOUT = 1
+"Writes to the tier before those of copies: what is said of the run."
+DEATHS_OF_COPIES = {
+    "in a copy": Rule("write", ABOUT + 2, 1, "killafter"),
+    "before a copy is named": Rule("rename", 2, 1, "kill"),
+    "before one is evicted": Rule("unlink", 1, 1, "kill"),
+    "after one is evicted": Rule("unlink", 1, 1, "killafter"),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS_OF_COPIES)
+def test_a_driver_that_is_killed_while_it_copies_or_evicts(
+    tmp_path: Path, library: Path, death: str
+) -> None:
+    arguments, fast = copying_job(tmp_path), tmp_path / "fast"
+    variables = shim.environment(library, fast, tmp_path / "notes", DEATHS_OF_COPIES[death])
+    killed = hyperslab(*arguments, environment={**os.environ, **variables})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert list(fast.glob(".hyperslab-staging-*/in/*"))
+    held, before = recorded(tmp_path / "out"), executed(tmp_path)
+    done = hyperslab(*arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert executed(tmp_path) - before == COPIED - held
+    require_copied(tmp_path)
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_tier_that_vanishes(tmp_path: Path) -> None:
-    """Blocks that were on it alone are made again, at no charge, and go to their files directly."""
+    fast = tmp_path / "fast"
+    require_done_without(tmp_path, lambda: fast.rename(tmp_path / "elsewhere"))
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_tier_that_dies(tmp_path: Path) -> None:
+    """The program of its file system is killed: whatever is asked of it is an error."""
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    with mounted(fast, Settings()) as emulation:
+        assert emulation.pid is not None
+        pid = emulation.pid
+        require_done_without(tmp_path, lambda: os.kill(pid, signal.SIGKILL))
+    assert len(area.sweep(fast)) == 1
+    assert list(fast.iterdir()) == []
+
+
+def require_done_without(tmp_path: Path, take_away: Callable[[], object]) -> None:
+    """Blocks that were on the tier alone when something takes it away are made again, at no charge,
+    and go to their files directly.
+    """
     values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"
     arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
 
-    def take_away() -> None:
+    def await_and_take() -> None:
         await_that("blocks on the tier", lambda: staged(fast) > 1)
-        fast.rename(tmp_path / "elsewhere")
+        take_away()
 
-    thief = threading.Thread(target=take_away)
+    thief = threading.Thread(target=await_and_take)
     thief.start()
     done = call(*arguments)
     thief.join()

@@ -16,7 +16,7 @@ from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.storage.emulation import program
 from hyperslab.storage.emulation.making import pass_through
-from hyperslab.storage.emulation.removing import remove
+from hyperslab.storage.emulation.removing import outlive, remove
 
 WAY = "fuse"
 NOTE = (
@@ -58,13 +58,15 @@ def count(
     command: Sequence[str], environment: Mapping[str, str], directory: Path
 ) -> tuple[int, Totals]:
     """Run a command to its end: its exit status as a shell has it, and the operations that reached
-    a directory meanwhile. Raises UsageError where there is no such program or directory.
+    a directory meanwhile. Whoever has files of it open then, as what the command has left in the
+    background, is waited for. Raises UsageError where there is no such program or directory.
     """
     emulation = pass_through(directory)
     try:
         before = program.counters(emulation)
         status = run_in_foreground(command, environment)
-        after = program.counters(emulation)
+        outlive(emulation)
+        after = program.last_counters(emulation)
     finally:
         remove(emulation, by_force=True)
     operations = {name: _between(name, before, after) for name in NAMES}

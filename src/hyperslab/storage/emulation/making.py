@@ -75,10 +75,10 @@ def pass_through(directory: Path) -> Emulation:
 def _made(kind: str, directory: Path, settings: Settings, backing: Path | None) -> Emulation:
     place = Path(os.path.realpath(directory))
     _require_free(place)
-    made = _make_directory(place)
     lies_in = place
     if backing is not None:
-        lies_in = _existing(backing)
+        lies_in = _existing(backing, place)
+    made = _make_directory(place)
     return _started(kind, place, settings, lies_in, made)
 
 
@@ -158,11 +158,19 @@ def _make_directory(place: Path) -> bool:
     return False
 
 
-def _existing(backing: Path) -> Path:
-    place = Path(os.path.realpath(backing))
-    if not place.is_dir():
+def _existing(backing: Path, place: Path) -> Path:
+    """The directory of the files, without links. Raises UsageError where there is none, or where
+    the tier lies in it: its program would wait for itself.
+    """
+    lies_in = Path(os.path.realpath(backing))
+    if not lies_in.is_dir():
         raise UsageError(f"--backing {backing} is no directory")
-    return place
+    if lies_in in place.parents:
+        raise UsageError(
+            f"--backing {backing} holds the tier {place} itself: take a directory outside of it for"
+            " one of them"
+        )
+    return lies_in
 
 
 def _measured(emulation: Emulation) -> list[Measured]:

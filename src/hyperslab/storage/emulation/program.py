@@ -14,6 +14,7 @@ from typing import Any
 
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.built import Built
+from hyperslab.storage.emulation import registry
 from hyperslab.storage.emulation.registry import Emulation, folder
 from hyperslab.storage.emulation.settings import options
 
@@ -133,6 +134,13 @@ def counters(emulation: Emulation) -> dict[str, Any]:
             report: dict[str, Any] = json.loads(_all(client))
     finally:
         os.close(descriptor)
+    return report
+
+
+def last_counters(emulation: Emulation) -> dict[str, Any]:
+    """What the program had counted when it ended. Raises OSError where it was killed."""
+    text = (folder() / f"{emulation.name}.{registry.LAST}").read_text()
+    report: dict[str, Any] = json.loads(text)
     return report
 
 

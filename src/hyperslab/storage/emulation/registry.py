@@ -30,6 +30,8 @@ UNKNOWN = "unknown"
 "Kind of a tier that is mounted, and not written down."
 ANSWER_LIMIT_S = 5.0
 _FOLDER = "hyperslab-tiers"
+LAST = "end"
+"Suffix of what the program of a tier has counted until it ended."
 SOURCE = "hyperslab-"
 "Name of the source of every mount, before that of the tier."
 
@@ -98,18 +100,19 @@ def record(emulation: Emulation) -> None:
 
 def forget(emulation: Emulation) -> None:
     """Remove all that is written down of a tier."""
-    for suffix in ("json", "log", "sock"):
+    for suffix in ("json", "log", "sock", LAST):
         (folder() / f"{emulation.name}.{suffix}").unlink(missing_ok=True)
 
 
 def recorded() -> list[Emulation]:
-    """All tiers that are written down, in the order of their directories."""
+    """All tiers that are written down, as far as this version reads that, in the order of their
+    directories.
+    """
     found = []
     for path in folder().glob("*.json"):
-        try:
-            found.append(Emulation.from_json(json.loads(path.read_text())))
-        except FileNotFoundError:  # removed meanwhile
-            continue
+        emulation = _read(path)
+        if emulation is not None:
+            found.append(emulation)
     return sorted(found, key=lambda emulation: emulation.directory)
 
 
@@ -133,10 +136,16 @@ def recorded_as(mount: Mount) -> Emulation | None:
     """The tier that this user has mounted there; None where it is not written down. Nothing is made
     for the question.
     """
-    path = place_of_folder() / f"{mount.source.removeprefix(SOURCE)}.json"
+    return _read(place_of_folder() / f"{mount.source.removeprefix(SOURCE)}.json")
+
+
+def _read(path: Path) -> Emulation | None:
+    """The tier of a record; None where it was removed meanwhile, or is of another version: its
+    mount then tells what can be told.
+    """
     try:
         return Emulation.from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -11,9 +11,12 @@ from pathlib import Path
 from hyperslab.errors import HyperslabError
 from hyperslab.storage.emulation import network, program, registry
 from hyperslab.storage.emulation.registry import Emulation
+from hyperslab.storage.mounts import Mount, mount_of, mounts
 
 _END_S = 5.0
 "Time that a program has to end once its tier is unmounted."
+_KILLED_S = 5.0
+"Time that one has to end that was killed."
 _POLL_S = 0.01
 
 
@@ -35,8 +38,18 @@ def remove(emulation: Emulation, by_force: bool = False) -> int:
     return _left(emulation)
 
 
+def outlive(emulation: Emulation) -> None:
+    """Take a tier away from its directory, and wait until nobody has a file of it open any more:
+    its program ends then. Raises TierInUse where it cannot be taken away.
+    """
+    _unmount(emulation, by_force=True)
+    while registry.is_alive(emulation):
+        time.sleep(_POLL_S)
+
+
 def _unmount(emulation: Emulation, by_force: bool) -> None:
     while (mount := registry.mount_here(emulation)) is not None:
+        _require_on_top(emulation, mount)
         is_lazy = by_force or _is_dead(emulation)
         why = program.unmount(mount.mount_point, lazily=is_lazy)
         if why:
@@ -44,6 +57,16 @@ def _unmount(emulation: Emulation, by_force: bool) -> None:
                 f"{emulation.directory} is in use: leave it and close its files, or give --force"
                 f" ({why})"
             )
+
+
+def _require_on_top(emulation: Emulation, mount: Mount) -> None:
+    """Raise TierInUse where the mount's path leads to another one, which would be unmounted."""
+    found = mount_of(Path(mount.mount_point), mounts())
+    if found is not None and found.source != emulation.source:
+        raise TierInUse(
+            f"{emulation.directory} cannot be removed: {found.source} ({found.file_system}) is"
+            " mounted over it; unmount that first"
+        )
 
 
 def _is_dead(emulation: Emulation) -> bool:
@@ -56,13 +79,21 @@ def _is_dead(emulation: Emulation) -> bool:
 
 def _end_program(emulation: Emulation, patience_s: float) -> None:
     """See the program to its end: it ends by itself where it is unmounted, and unmounts itself
-    elsewhere when it is told to; whoever does neither is killed.
+    elsewhere when it is told to; whoever does neither is killed. Raises TierInUse of one that even
+    then waits for what is beneath it.
     """
     deadline = time.monotonic() + patience_s
     is_told = False
     while registry.is_alive(emulation):
         assert emulation.pid is not None
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline + _KILLED_S:
+            raise TierInUse(
+                f"{emulation.directory} is unmounted, but its program (process {emulation.pid})"
+                f" does not end though it was killed: {emulation.backing} does not answer; remove"
+                " the tier again when it does"
+            )
+        if now > deadline:
             _signal(emulation.pid, signal.SIGKILL)
         elif not is_told:
             _signal(emulation.pid, signal.SIGTERM)

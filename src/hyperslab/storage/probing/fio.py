@@ -130,16 +130,22 @@ def _writing(bench: Bench, setting: Setting) -> list[str]:
 
 
 def _run(command: Sequence[str], inherited: Sequence[int]) -> list[dict[str, Any]]:
-    """What fio says of each job. Raises HyperslabError where it fails."""
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_LIMIT_S,
-        pass_fds=inherited,
-        stdin=subprocess.DEVNULL,
-    )
+    """What fio says of each job. Raises HyperslabError where it fails, or does not end."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_LIMIT_S,
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HyperslabError(
+            f"fio has not ended within {_LIMIT_S} s: see whether the storage answers, or leave out"
+            " --fio"
+        ) from error
     if done.returncode != 0:
         raise HyperslabError(f"fio failed: {done.stderr.strip() or done.stdout.strip()}")
     text = done.stdout[done.stdout.index("{") :]  # warnings come before

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import UsageError
+from hyperslab.storage.locks import NO_LOCKS
 
 PREFIX = ".hyperslab-probe-"
 "What the names of all folders of probes begin with."
 OWNER = "owner"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _YOUNG_S = 60.0
 "Age below which a folder without an owner may be one that is just being made."
 _FOREIGN_S = 3600.0
@@ -52,10 +52,13 @@ class Folder:
             self.path.mkdir(mode=0o700)
         except OSError as error:
             raise UsageError(_refusal(self.place, error)) from error
-        fd = os.open(self.path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        owner = self.path / OWNER
+        unfinished = owner.with_suffix(".new")  # of which a sweep takes no lock
+        fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self.descriptors.append(fd)
         about = {"host": socket.gethostname(), "pid": os.getpid(), "locked": lock(fd)}
         os.write(fd, json.dumps(about).encode())
+        unfinished.rename(owner)
 
     def remove(self) -> None:
         """Remove it with all that is in it. Raises OSError with the path where that fails.
@@ -170,7 +173,7 @@ def lock(fd: int, kind: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
         return False
     return True

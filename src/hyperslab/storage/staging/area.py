@@ -2,7 +2,10 @@
 
 - a run that ended holds no lock (flock), however it ended: what it left is removed by the next run
   that stages there, by the one that goes on with it, and by `clean`
+- where the lock may be one that other hosts do not see, those of their areas that may live are left
+  to who goes on with the run, or cleans it
 - nothing else on the tier is touched: an area has a name of its own, and is a directory of ours
+- a tier that does not answer any more is gone: nothing that ends a run raises for that
 
 Held by tests/storage/test_staging.py.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -20,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.errors import UsageError
+from hyperslab.machine.host import boot_id
+from hyperslab.storage.tiers.file_systems import network_file_system
 
 LOCK, INPUTS, OUTPUTS, OPEN, TRIAL = "lock", "in", "out", "open", "trial"
 """What an area holds: its lock, copies of inputs, blocks, a file while blocks may be added, and a
@@ -29,6 +35,7 @@ TICKETS = 3
 "Blocks that are added until that is known."
 _NAME = re.compile(r"\.hyperslab-staging-[0-9a-f]{12}")
 _ATTEMPTS = 5
+_ABOUT_NBYTES = 1 << 16
 _NO_ROOM = (errno.ENOSPC, errno.ENOENT)
 "A tier that is full, or gone, which is told otherwise."
 
@@ -51,8 +58,14 @@ class Area:
 
     @property
     def is_there(self) -> bool:
-        """Whether the tier is still where it was."""
-        return (self.path / LOCK).exists()
+        """Whether the tier is still where it was, and answers: whether a file is there, the kernel
+        may say by itself for a while.
+        """
+        try:
+            os.statvfs(self.path / LOCK)
+        except OSError:
+            return False
+        return True
 
     def refusal(self) -> str:
         """Why nothing more can be written there, though it has room: a quota, a tier that has
@@ -83,7 +96,7 @@ class Area:
         seen.
         """
         _remove(self.path, self.lock)
-        return not self.path.exists()
+        return not os.path.exists(self.path)
 
 
 def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
@@ -96,7 +109,7 @@ def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
             " --engine that runs here"
         )
     folder = Path(tier).absolute()
-    if not folder.is_dir():
+    if not _is_folder(flag, folder):
         raise UsageError(
             f"{flag} {tier}: there is no such directory; give one on a fast tier, such as /dev/shm"
         )
@@ -105,14 +118,25 @@ def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
     return folder
 
 
-def create(tier: Path) -> Area:
-    """A new area on a tier. Raises OSError."""
+def _is_folder(flag: str, folder: Path) -> bool:
+    """Whether a directory is there. Raises UsageError for a tier that does not answer."""
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise UsageError(
+            f"{flag} {folder} does not answer ({error.strerror}); give another directory"
+        ) from error
+
+
+def create(tier: Path, run: str = "") -> Area:
+    """A new area on a tier, of a run that has this name. Raises OSError."""
     for _ in range(_ATTEMPTS):
         path = tier / f".hyperslab-staging-{secrets.token_hex(6)}"
         path.mkdir()
         lock = _taken(path)
         if lock is None:  # somebody who swept the tier took it for one that was left
             continue
+        os.write(lock, json.dumps({"boot": boot_id(), "run": run}).encode())
         for name in (INPUTS, OUTPUTS, TRIAL):
             (path / name).mkdir()
         for ticket in range(TICKETS):
@@ -122,24 +146,50 @@ def create(tier: Path) -> Area:
     raise OSError(f"{tier}: other runs remove what is made there")
 
 
-def sweep(tier: Path) -> list[Path]:
-    """Remove the areas on a tier that no run holds any more; returns them."""
+def sweep(tier: Path, run: str = "") -> list[Path]:
+    """Remove the areas on a tier that no run holds any more, and those of a run that is known to
+    have ended; returns them.
+    """
     try:
         names = sorted(filter(_NAME.fullmatch, os.listdir(tier)))
     except OSError:
         return []
-    return [tier / name for name in names if discard(tier / name)]
+    return [tier / name for name in names if discard(tier / name, run)]
 
 
-def discard(path: Path) -> bool:
-    """Remove an area unless a run holds it; whether it was there and is gone."""
-    if not _NAME.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
+def discard(path: Path, run: str = "") -> bool:
+    """Remove an area unless a run holds it, or may hold it on another host; one of `run` nobody
+    holds. Whether it was there and is gone.
+    """
+    if not _NAME.fullmatch(path.name) or not os.path.isdir(path) or os.path.islink(path):
         return False
     lock = _taken(path)
-    if lock is None and (path / LOCK).exists():
+    if lock is None and os.path.exists(path / LOCK):
+        return False
+    if lock is not None and _may_be_elsewhere(path, lock, run):
+        let_go(lock)
         return False
     _remove(path, lock)
-    return not path.exists()
+    return not os.path.exists(path)
+
+
+def _may_be_elsewhere(path: Path, lock: int, run: str) -> bool:
+    """Whether another host may hold an area, whose lock this one would not see: many file systems
+    of networks keep locks on the host that has taken them.
+    """
+    about = _about(lock)
+    if about.get("boot", boot_id()) == boot_id():
+        return False
+    if run and about.get("run") == run:
+        return False
+    return bool(network_file_system(str(path)))
+
+
+def _about(lock: int) -> dict[str, str]:
+    """What an area says of its run; nothing where that died before it could."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads(os.pread(lock, _ABOUT_NBYTES, 0)))
+    return {}
 
 
 def _taken(path: Path) -> int | None:
@@ -154,8 +204,14 @@ def _taken(path: Path) -> int | None:
             return fd
     except OSError:
         pass  # held, or removed in this moment
-    os.close(fd)
+    let_go(fd)
     return None
+
+
+def let_go(fd: int) -> None:
+    """Close a file on a tier: one that is gone says so there, too."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 def _remove(path: Path, lock: int | None) -> None:
@@ -168,5 +224,5 @@ def _remove(path: Path, lock: int | None) -> None:
         (path / OPEN).unlink()
     shutil.rmtree(path, ignore_errors=True)
     if lock is not None:
-        os.close(lock)
+        let_go(lock)
         shutil.rmtree(path, ignore_errors=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from hyperslab.storage.staging.area import let_go
 from hyperslab.trace import span
 
 _PIECE_NBYTES = 8 * 1024**2
@@ -116,7 +117,7 @@ def opened(copy: str) -> int | None:
     except OSError:
         return None
     finally:
-        os.close(unfinished)
+        let_go(unfinished)
     return _open(copy)
 
 
