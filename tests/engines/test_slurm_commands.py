@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import hyperslab
 from hyperslab.cli.doctor import doctor
+from hyperslab.driver import manage
+from hyperslab.driver.directory import save_status
 from hyperslab.engines import jobs_left
 from hyperslab.engines.facts import SLURM
 from hyperslab.engines.jobs import JOBS, engine_of
@@ -19,6 +22,9 @@ from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
 from hyperslab.errors import DamagedRecord, RunStopped, speaking_flags
 from hyperslab.storage.recordfile import save_record
+from hyperslab.testing import functions
+from tests.system.end_to_end.command import call
+from tests.system.faults.command import make_volume
 
 SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
 SBATCH = """#!/bin/sh
@@ -144,6 +150,24 @@ def test_jobs_that_are_not_shown_here_may_be_there(
         commands, "_call", lambda line: "PrivateData = jobs,usage\nClusterName = loopback\n"
     )
     assert told() == "Slurm shows those of user 1000 to nobody else"
+
+
+def test_who_cannot_ask_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in silence: a run whose jobs may be gone is told from one that goes on."""
+    make_volume(tmp_path / "in.nii")
+    pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(functions.add)
+    run = hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", report=False)
+    save_status(run.folder, "running", {"tasks": 4, "done": 3})
+    submitted.save(run.folder, replace(SUBMITTED, is_detached=True))
+    monkeypatch.setattr(manage, "UNKNOWN_LIMIT_S", 0.0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    waited = call("wait", tmp_path / "out")
+    assert waited.code == 1
+    assert "jobs: Slurm cannot be asked here: there is no squeue here" in waited.err
+    assert "state      running, unless its jobs are gone" in waited.out
+    assert "because    how it goes on cannot be known here, and it has recorded" in waited.out
 
 
 def test_a_queue_of_several_clusters_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

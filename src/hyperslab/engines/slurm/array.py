@@ -23,6 +23,8 @@ PAUSE_SHARE = 0.1
 "Slurm is asked again after this share of the time that the round has taken so far."
 SILENCE_LIMIT_S = 600.0
 "How long a controller may be out of reach, as when it is started anew."
+AFTER_OTHERS = "Dependency"
+"Reason of jobs that wait for the end of others."
 FORGOTTEN = "FORGOTTEN"
 "State of a job that Slurm knows no longer."
 NEVER = frozenset(
@@ -137,11 +139,12 @@ class Array:
                 CONTINUES,
             )
         left = [job for job in self.jobs.values() if not job.has_ended]
-        if left and all(job.state == "PENDING" and _is_hopeless(job.reason) for job in left):
+        if reason := why_never(left):
             waiting = show_count(len(left), "job")
+            one = next(job.id for job in left if job.reason == reason)
             raise RunStopped(
-                f"Slurm will not begin {waiting} of the run ({left[0].reason}): see 'scontrol show"
-                f" job {left[0].id}'",
+                f"Slurm will not begin {waiting} of the run ({reason}): see 'scontrol show job"
+                f" {one}'",
                 CONTINUES,
             )
 
@@ -208,6 +211,16 @@ class Array:
             end(self.folder, self.submitted)
         elif not self.submitted.is_detached:
             forget(self.folder)
+
+
+def why_never(jobs: Iterable[Job]) -> str:
+    """Why none of these jobs, which have not ended, will ever begin, in Slurm's word; '' where one
+    runs, or may begin. Those that wait for others of the run say nothing of it.
+    """
+    first = [job for job in jobs if job.reason != AFTER_OTHERS]
+    if not all(job.state == "PENDING" and _is_hopeless(job.reason) for job in first):
+        return ""
+    return next((job.reason for job in first), "")
 
 
 def _is_hopeless(reason: str) -> bool:

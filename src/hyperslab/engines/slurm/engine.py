@@ -22,7 +22,7 @@ from hyperslab.engines.batches.launcher import CommandEngine, Launched
 from hyperslab.engines.environment import program
 from hyperslab.engines.jobs import LAST_LOG, Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
-from hyperslab.engines.slurm.array import Array
+from hyperslab.engines.slurm.array import AFTER_OTHERS, Array, why_never
 from hyperslab.engines.slurm.commands import Job, Unanswered
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
 from hyperslab.engines.slurm.waiting import Waited
@@ -33,7 +33,7 @@ from hyperslab.trace import OwnTime, Slot
 
 BATCHES_PER_SLOT = 4
 "Jobs per slot: enough for an even load at the end, as each costs the start of an interpreter."
-OUR_REASONS = {"", "None", "Dependency", "JobArrayTaskLimit"}
+OUR_REASONS = {"", "None", AFTER_OTHERS, "JobArrayTaskLimit"}
 "Reasons to wait that a run gives its own jobs."
 JOURNAL = re.compile(r"(?P<host>.+)\.w\d+\.t\d+\.\d+\.[0-9a-f]+\.jsonl")
 "Name of the journal that an element keeps."
@@ -90,7 +90,7 @@ class Slurm(CommandEngine):
         if hidden:
             return JobsLeft(given.is_detached, None, hidden)
         left = [job for job in found if not job.has_ended]
-        return JobsLeft(given.is_detached, bool(left), _told(left))
+        return JobsLeft(given.is_detached, bool(left), _told(left), why_never(left))
 
     @staticmethod
     def end_jobs(folder: Path) -> None:
