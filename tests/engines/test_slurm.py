@@ -235,9 +235,9 @@ def test_why_a_job_cannot_go_on_is_why_the_run_stops(
     rounds: list[str] = []
     submit = commands.submit
 
-    def counted(script: str, arguments: Sequence[str]) -> str:
+    def counted(script: str, arguments: Sequence[str], without: Sequence[str]) -> str:
         rounds.append(script)
-        return submit(script, arguments)
+        return submit(script, arguments, without)
 
     monkeypatch.setattr(commands, "submit", counted)
     with pytest.raises(RunStopped, match=r"^the run has been stopped"):
@@ -302,10 +302,41 @@ def test_jobs_have_the_memory_that_tasks_are_planned_with(tmp_path: Path) -> Non
     by_task = EngineOptions(tmp_path, 2, memory_bytes=2**31, job_options=("time=5",))
     assert requests.asked(by_task) == ["--time=5", f"--mem={(2**30 + WORKER_BASE_BYTES) >> 10}K"]
     assert requests.asked(EngineOptions(tmp_path, 1, job_options=("mem=3G",))) == ["--mem=3G"]
-    last = requests.asked(EngineOptions(tmp_path, 2, memory_bytes=2**21), 2**31)
-    assert last == [f"--mem={(2**31 + WORKER_BASE_BYTES) >> 10}K"], "trace and page need some"
     with pytest.raises(UsageError, match="mem=lots: give a size such as 4G"):
         requests.memory_of_jobs(EngineOptions(tmp_path, 1, job_options=("mem=lots",)))
+
+
+def test_the_last_job_has_memory_of_its_own_and_nothing_that_tasks_alone_need(
+    tmp_path: Path,
+) -> None:
+    least = f"--mem={(requests.LAST_NBYTES + WORKER_BASE_BYTES) >> 10}K"
+    by_slot = EngineOptions(tmp_path, 2, memory_bytes=2**21)
+    assert requests.asked_of_last(by_slot) == [least], "trace and page need some"
+    of_tasks = ("mem=512M", "gres=gpu:1", "G=2", "-N=3", "exclusive", "c=8", "begin=now+1hour")
+    others = ("time=5", "p=short", "account=lab")
+    options = EngineOptions(tmp_path, 2, job_options=(*of_tasks, *others))
+    assert requests.asked_of_last(options) == ["--time=5", "-pshort", "--account=lab", least]
+    for more in ("mem=8G", "mem-per-cpu=4G"):
+        large = EngineOptions(tmp_path, 2, job_options=(more, "c=2"))
+        assert requests.asked_of_last(large) == [f"--mem={8 * 2**20}K"]
+
+
+def test_the_last_job_is_not_asked_for_with_the_variables_of_tasks(
+    tmp_path: Path, cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as the others where Slurm would not take it otherwise."""
+    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "9999G")
+    monkeypatch.setenv("SBATCH_EXCLUSIVE", "user")
+    engine = Slurm(EngineOptions(tmp_path, 2, job_options=("time=5",), last_job=("true",)))
+    own, without = engine._asked_of_last()
+    output = f"--output={tmp_path}/log"
+    number = commands.submit(requests.last_script(["true"]), [*own, output], without)
+    told = cluster.command("scontrol", "show", "job", number)
+    assert "MinMemoryNode=2" in told
+    assert "TimeLimit=00:05:00" in told
+    assert "OverSubscribe=OK" in told
+    monkeypatch.setattr(requests, "LAST_NBYTES", 2**50)
+    assert engine._asked_of_last() == (["--time=5"], ())
 
 
 def test_memory_may_be_said_of_a_processor_or_by_a_variable(

@@ -183,7 +183,7 @@ def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
     silence = Silent("timed out")
     answers: list[Silent | str] = [silence, silence, "12"]
 
-    def submit(script: str, arguments: Sequence[str]) -> str:
+    def submit(script: str, arguments: Sequence[str], without: Sequence[str]) -> str:
         answer = answers.pop(0)
         if isinstance(answer, Silent):
             raise answer

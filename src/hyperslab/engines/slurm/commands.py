@@ -105,12 +105,12 @@ def require_commands() -> None:
         raise UsageError(f"--engine slurm: {error}; {GET}") from error
 
 
-def submit(script: str, arguments: Sequence[str]) -> str:
-    """Submit a job; returns its number. Raises Silent where nobody answers, RunStopped for a job
-    that is rejected.
+def submit(script: str, arguments: Sequence[str], without: Sequence[str] = ()) -> str:
+    """Submit a job, whatever these of our variables would add to it; returns its number. Raises
+    Silent where nobody answers, RunStopped for a job that is rejected.
     """
     try:
-        said = _call(["sbatch", "--parsable", *arguments], script)
+        said = _call(["sbatch", "--parsable", *arguments], script, without)
     except Silent:
         raise
     except Unanswered as error:
@@ -132,6 +132,17 @@ def try_out(script: str, arguments: Sequence[str]) -> None:
         _call(["sbatch", "--test-only", "--array=0", *arguments], script)
     except Unanswered as error:
         raise UsageError(f"--engine slurm: Slurm would not take the jobs: {error}") from error
+
+
+def would_take(script: str, arguments: Sequence[str], without: Sequence[str] = ()) -> bool:
+    """Whether Slurm would take a job that is submitted so; none is. Raises Silent."""
+    try:
+        _call(["sbatch", "--test-only", *arguments], script, without)
+    except Silent:
+        raise
+    except Unanswered:
+        return False
+    return True
 
 
 def jobs(numbers: Sequence[str]) -> list[Job]:
@@ -228,29 +239,29 @@ def _seconds(text: str) -> float | None:
     return float(text)
 
 
-def _environment() -> dict[str, str]:
-    """Our own variables without those of a job that we may run in."""
+def _environment(without: Sequence[str]) -> dict[str, str]:
+    """Our own variables without these, and those of a job that we may run in."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if name in KEPT or not name.startswith(("SLURM_", "SQUEUE_", "SACCT_", "SCANCEL_"))
     }
-    for name in HIDING:
+    for name in (*HIDING, *without):
         kept.pop(name, None)
     if CLUSTERS in kept:
         kept["SLURM_CLUSTERS"] = kept.pop(CLUSTERS)
     return kept
 
 
-def _call(line: Sequence[str], text: str = "", **more: str) -> str:
-    """What a command prints; `more` joins its environment. Raises Unanswered with what it says when
-    it fails.
+def _call(line: Sequence[str], text: str = "", without: Sequence[str] = (), **more: str) -> str:
+    """What a command prints; of our variables it gets none of `without`, and `more` beside them.
+    Raises Unanswered with what it says when it fails.
     """
     try:
         done = subprocess.run(
             line,
             input=os.fsencode(text),
-            env={**_environment(), **more},
+            env={**_environment(without), **more},
             capture_output=True,
             timeout=ANSWER_LIMIT_S,
             check=False,

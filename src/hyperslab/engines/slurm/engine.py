@@ -24,7 +24,7 @@ from hyperslab.engines.jobs import LAST_LOG, Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import AFTER_OTHERS, Array, why_never
 from hyperslab.engines.slurm.commands import Job, Unanswered
-from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
+from hyperslab.engines.slurm.submitted import Request, SubmittedJobs, insist
 from hyperslab.engines.slurm.waiting import Waited
 from hyperslab.errors import UsageError
 from hyperslab.machine.clock import Reference
@@ -151,16 +151,31 @@ class Slurm(CommandEngine):
         """What the elements of a round are submitted with, and the job after them."""
         options = self.options
         asked = ["--no-requeue", *requests.asked(options)]
-        asked_of_last = ["--no-requeue", *requests.asked(options, requests.LAST_NBYTES)]
-        heartbeat = options.heartbeat
-        if options.last_job:
-            heartbeat = None
+        arguments = [*asked, *requests.log_into(options.folder / LOG)]
+        if not options.last_job:
+            return Request(
+                arguments,
+                lambda first: requests.element_script(script, first, options.heartbeat),
+            )
+        of_last, without = self._asked_of_last()
         return Request(
-            [*asked, *requests.log_into(options.folder / LOG)],
-            lambda first: requests.element_script(script, first, heartbeat),
-            [*asked_of_last, *requests.log_into(options.folder / LAST_LOG)],
+            arguments,
+            lambda first: requests.element_script(script, first, None),
+            ["--no-requeue", *of_last, *requests.log_into(options.folder / LAST_LOG)],
             requests.last_script(options.last_job),
+            without,
         )
+
+    def _asked_of_last(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Arguments of the job that ends the run, and variables that would add to them: it asks for
+        what tasks alone need only where Slurm takes no job without, as in a partition for GPUs.
+        """
+        script = requests.last_script(self.options.last_job)
+        own = requests.asked_of_last(self.options)
+        without = requests.VARIABLES_OF_TASKS
+        if insist(lambda: commands.would_take(script, own, without)):
+            return own, without
+        return requests.asked(self.options), ()
 
     def wait(self, going_on: Ending) -> Running:
         """Wait for the elements. Raises Detached where the last job is to see what came of them."""

@@ -114,17 +114,19 @@ class Request:
     last_arguments: Sequence[str] = ()
     last_script: str = ""
     "The same of the job that goes on with the run when its arrays have ended."
+    last_without: Sequence[str] = ()
+    "Variables that would speak for that job, too."
 
 
 def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> SubmittedJobs:
     """Submit as many arrays as Slurm's largest size makes necessary; together they run no more
     elements at a time than the throttle. Raises RunStopped.
     """
-    submitted = replace(submitted, cluster=_insist(commands.cluster))
+    submitted = replace(submitted, cluster=insist(commands.cluster))
     save(folder, submitted)
     try:
         for first, size, throttle, before in pieces(
-            submitted.count, submitted.throttle, _insist(commands.largest_array)
+            submitted.count, submitted.throttle, insist(commands.largest_array)
         ):
             after = []
             if before is not None:
@@ -132,7 +134,7 @@ def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> Submitte
             array = f"--array=0-{size - 1}%{throttle}"
             line = [*request.arguments, f"--job-name={submitted.name}", *after, array]
             job = _Job(submitted.name, request.script_of(first), line, submitted.numbers)
-            number = _insist(job.submit)
+            number = insist(job.submit)
             submitted = replace(submitted, arrays=(*submitted.arrays, (number, first, size)))
             save(folder, submitted)
         if submitted.is_detached:
@@ -148,7 +150,8 @@ def _submit_last(submitted: SubmittedJobs, request: Request) -> str:
     after = ":".join(submitted.numbers)
     name = f"--job-name={submitted.name_of_last}"
     line = [*request.last_arguments, name, f"--dependency=afterany:{after}"]
-    return _insist(_Job(submitted.name_of_last, request.last_script, line, ()).submit)
+    job = _Job(submitted.name_of_last, request.last_script, line, (), request.last_without)
+    return insist(job.submit)
 
 
 @dataclass(slots=True)
@@ -160,6 +163,8 @@ class _Job:
     arguments: Sequence[str]
     known: Sequence[str]
     "Numbers of others of this name."
+    without: Sequence[str] = ()
+    "Variables that would speak for it, too."
     _is_tried: bool = False
 
     def submit(self) -> str:
@@ -172,10 +177,10 @@ class _Job:
             if taken:
                 return taken.pop()
         self._is_tried = True
-        return commands.submit(self.script, self.arguments)
+        return commands.submit(self.script, self.arguments, self.without)
 
 
-def _insist(ask: Callable[[], T]) -> T:
+def insist(ask: Callable[[], T]) -> T:
     """What Slurm answers; one that is silent is asked again for a while. Raises RunStopped."""
     deadline = time.monotonic() + SILENCE_LIMIT_S
     while True:
