@@ -25,14 +25,17 @@ from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.slurm import array, commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
-from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.commands import Job, Silent, Unanswered
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import SubmittedJobs, pieces
 from hyperslab.engines.slurm.waiting import Waited, missing_s
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import WORKER_BASE_BYTES
+from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.task import Outcome
 from hyperslab.testing import EngineTests, functions
+from hyperslab.trace import Phase
 from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import DIFFERING, only
@@ -487,6 +490,44 @@ def test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for() -> None:
     assert both.and_round([Job("3_0", "PENDING", submitted_s=60)], 2) == both
     ended = first.and_round(again, 2, driver_s=56)
     assert ended.missing_s == both.missing_s + 2 * 6, "both slots waited for the driver"
+
+
+def test_what_slurm_has_forgotten_is_told_by_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has been asked again, as it was silent at first; the queue is not taken for the
+    run.
+    """
+    answers: list[list[Job] | Silent] = [Silent("timed out"), []]
+
+    def asked(numbers: Sequence[str]) -> list[Job]:
+        answer = answers.pop(0)
+        if isinstance(answer, Silent):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(commands, "jobs", asked)
+    monkeypatch.setattr(submitted, "SILENCE_PAUSE_S", 0)
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    submitted_s = time.time() - 80
+    given = replace(SUBMITTED, is_detached=True, submitted_s=submitted_s)
+    submitted.save(tmp_path, replace(given, wall_less_monotonic_ns=ahead_ns))
+    for name in ("journal", "partials"):
+        (tmp_path / name).mkdir()
+    start_ns = int(submitted_s * 1e9) - ahead_ns + 10 * 10**9
+    phase = Phase("compute", start_ns, start_ns + 5 * 10**9, 0, 0, 0)
+    journal = SlotJournal(tmp_path, "a/w7/t8", "7.0a")
+    journal.take(Outcome(0, 0, "done", phases=(phase,)))
+    journal.close()
+    engine = Slurm(EngineOptions(tmp_path, 2, last_job=("true",)))
+    engine.start()
+    engine.leave()
+    queued = engine.queued()
+    assert answers == []
+    assert queued is not None
+    assert queued.waited_s == pytest.approx(10, abs=0.01)
+    assert queued.first_ns == pytest.approx(start_ns, abs=10**7)
+    assert list(engine.own_times()) == [], "nobody has told any"
 
 
 def test_a_driver_s_own_time_in_the_queue_is_the_run_s(

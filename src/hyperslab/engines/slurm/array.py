@@ -11,9 +11,9 @@ from pathlib import Path
 
 from hyperslab.engines.batches.launcher import why_stopped
 from hyperslab.engines.slurm import commands
-from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.commands import FORGOTTEN, Job, Unanswered
 from hyperslab.engines.slurm.ends import died
-from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget
+from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget, insist
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
 
@@ -25,8 +25,6 @@ SILENCE_LIMIT_S = 600.0
 "How long a controller may be out of reach, as when it is started anew."
 AFTER_OTHERS = "Dependency"
 "Reason of jobs that wait for the end of others."
-FORGOTTEN = "FORGOTTEN"
-"State of a job that Slurm knows no longer."
 NEVER = frozenset(
     {
         "AccountNotAllowed",
@@ -88,9 +86,11 @@ class Array:
             self._forget(n)
 
     def ask_of_ended(self) -> None:
-        """Learn the states of elements that have ended, where Slurm can be asked."""
-        with suppress(Unanswered):
-            self.ask()
+        """Learn the states of elements that have ended, where Slurm can be asked; one that is
+        silent is asked again for a while.
+        """
+        with suppress(RunStopped):
+            insist(self.ask)
         for n in range(self.submitted.count):
             self._forget(n)
 

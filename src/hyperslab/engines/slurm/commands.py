@@ -36,6 +36,8 @@ GET = (
     " your cluster's slurm.conf (Debian package slurm-client)"
 )
 "What to do where they are not installed."
+FORGOTTEN = "FORGOTTEN"
+"Our word for the state of a job that Slurm knows no longer."
 ENDED = frozenset(
     {
         "BOOT_FAIL",
@@ -48,10 +50,10 @@ ENDED = frozenset(
         "PREEMPTED",
         "REVOKED",
         "TIMEOUT",
-        "FORGOTTEN",
+        FORGOTTEN,
     }
 )
-"States that a job does not leave; the last is our word for one that Slurm knows no longer."
+"States that a job does not leave."
 SECONDS = "%s"
 "Format of times: seconds since the epoch, whatever the zone."
 NOWHERE = ("(", "None assigned")

@@ -25,7 +25,7 @@ from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import AFTER_OTHERS, Array, why_never
 from hyperslab.engines.slurm.commands import Job, Unanswered
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs, insist
-from hyperslab.engines.slurm.waiting import Waited
+from hyperslab.engines.slurm.waiting import Waited, remembered
 from hyperslab.errors import UsageError
 from hyperslab.machine.clock import Reference
 from hyperslab.plan.task import Merge, StepFunction, Task
@@ -138,6 +138,7 @@ class Slurm(CommandEngine):
             journals=len(self._journals()),
             log_nbytes=_size(options.folder / LOG),
             is_detached=bool(options.last_job),
+            submitted_s=time.time(),
             user=os.getuid(),
             clock=clock.identity,
             wall_less_monotonic_ns=clock.wall_less_monotonic_ns,
@@ -211,8 +212,10 @@ class Slurm(CommandEngine):
                 for job in found
                 if job.start_s is not None and job.end_s is not None
             ]
-        throttle = self._array.submitted.throttle
-        self._waited = self._waited.and_round(found, throttle, self._driver_s)
+        given = self._array.submitted
+        ahead_ns = self.clock().wall_less_monotonic_ns
+        jobs = remembered(found, self.options.folder, given.submitted_s, ahead_ns)
+        self._waited = self._waited.and_round(jobs, given.throttle, self._driver_s)
         self._driver_s = None
         self._array = None
         self._goes_on = False

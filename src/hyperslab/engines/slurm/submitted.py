@@ -50,6 +50,8 @@ class SubmittedJobs:
     log_nbytes: int = 0
     "Size of the jobs' log when they were submitted."
     is_detached: bool = False
+    submitted_s: float = 0.0
+    "Moment at which they were submitted, seconds since the epoch; 0 where it was not noted."
     user: int = 0
     cluster: str = ""
     "Name of Slurm's cluster."

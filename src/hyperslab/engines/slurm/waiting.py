@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
-from hyperslab.engines.slurm.commands import Job
+from hyperslab.engines.slurm.commands import FORGOTTEN, Job
+from hyperslab.plan.journal import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,33 @@ class Waited:
         if driver_s is not None and ended:
             missing += throttle * max(0.0, driver_s - max(ended))
         return Waited(submitted_s, first_s, missing, self.jobs + len(jobs))
+
+
+def remembered(
+    jobs: Sequence[Job], folder: Path, submitted_s: float, wall_less_monotonic_ns: int
+) -> list[Job]:
+    """The jobs of a round. The first one of which Slurm has forgotten when it ran is told, for all
+    of these, by what the journal of the submission knows: it has run from the first phase after
+    they were submitted to the last one.
+    """
+    told = list(jobs)
+    unknown = [n for n, job in enumerate(told) if _is_unknown(job)]
+    if not unknown or not submitted_s:
+        return told
+    since_ns = submitted_s * 1e9 - wall_less_monotonic_ns
+    phases = [phase for outcome in Tail(folder).poll() for phase in outcome.phases]
+    starts = [phase.start_ns for phase in phases if phase.start_ns >= since_ns]
+    if not starts:
+        return told
+    start_s = (min(starts) + wall_less_monotonic_ns) / 1e9
+    end_s = (max(phase.end_ns for phase in phases) + wall_less_monotonic_ns) / 1e9
+    first = unknown[0]
+    told[first] = replace(told[first], submitted_s=submitted_s, start_s=start_s, end_s=end_s)
+    return told
+
+
+def _is_unknown(job: Job) -> bool:
+    return job.state == FORGOTTEN and job.start_s is None
 
 
 def missing_s(jobs: Sequence[Job], throttle: int, since_s: float) -> float:
