@@ -13,10 +13,12 @@ import hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver import manage
 from hyperslab.driver.directory import save_status
-from hyperslab.engines import jobs_left
+from hyperslab.engines import EngineOptions, jobs_left
+from hyperslab.engines.batches.launcher import Launched
 from hyperslab.engines.facts import SLURM
 from hyperslab.engines.jobs import JOBS, engine_of
 from hyperslab.engines.slurm import commands, submitted
+from hyperslab.engines.slurm.array import Array
 from hyperslab.engines.slurm.commands import Job, Silent
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
@@ -203,6 +205,31 @@ def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
     with pytest.raises(RunStopped, match="Slurm does not answer: timed out; --resume continues"):
         submitted.submit(tmp_path, replace(SUBMITTED, arrays=()), request)
     assert answers == []
+
+
+@pytest.mark.parametrize("is_detached", [False, True])
+def test_who_leaves_tells_a_silent_slurm_once_that_jobs_are_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_detached: bool
+) -> None:
+    """Of all jobs, though it has not heard of the first; they stay on file for others."""
+    said = tmp_path / "said"
+    for name in ("scancel", "squeue", "sacct"):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\necho "{name} $*" >> {said}\nexec sleep 60\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(submitted, "LEAVE_LIMIT_S", 0.5)
+    given = replace(SUBMITTED, is_detached=is_detached)
+    submitted.save(tmp_path, given)
+    (tmp_path / "journal").mkdir()
+    engine = Slurm(EngineOptions(tmp_path, 2))
+    engine._array = Array(tmp_path, given)
+    engine._work = Launched(engine._array)
+    engine.cancel()
+    engine.stop()
+    names = ["name", "name-last"][: 1 + is_detached]
+    assert said.read_text().splitlines() == [f"scancel --name={name}" for name in names]
+    assert submitted.load(tmp_path) == given
 
 
 def test_silence_is_told_from_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

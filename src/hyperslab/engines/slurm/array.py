@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hyperslab.engines.batches.launcher import why_stopped
-from hyperslab.engines.slurm import commands
 from hyperslab.engines.slurm.commands import FORGOTTEN, Job, Unanswered
 from hyperslab.engines.slurm.ends import died
-from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget, insist
+from hyperslab.engines.slurm import commands, submitted
+from hyperslab.engines.slurm.submitted import SubmittedJobs, forget, insist
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
 
@@ -54,6 +54,9 @@ class Array:
     _began: float = field(default_factory=time.monotonic)
     _answered: float = field(default_factory=time.monotonic)
     _ask_at: float = 0.0
+    is_silent: bool = False
+    "Whether Slurm has not answered when the jobs were given back."
+    _is_given_back: bool = False
 
     def is_over(self, limit_s: float) -> bool:
         """Ask Slurm, or wait up to so many seconds; True when every element has ended."""
@@ -204,11 +207,15 @@ class Array:
         return died(job.id, job.state) or died(job.id, job.reason)
 
     def cancel(self) -> None:
-        """Give back the jobs, unless all have ended. Those of a detached run stay on file, as one
-        of them goes on with it.
+        """Give back the jobs, unless all have ended, or it was tried before. Those of a detached
+        run stay on file, as one of them goes on with it.
         """
+        if self._is_given_back:
+            return
         if not self.has_ended:
-            end(self.folder, self.submitted)
+            self._is_given_back = True
+            is_heard = submitted.end(self.folder, self.submitted, submitted.LEAVE_LIMIT_S)
+            self.is_silent = not is_heard
         elif not self.submitted.is_detached:
             forget(self.folder)
 

@@ -183,9 +183,11 @@ def accounted(numbers: Sequence[str]) -> list[Job]:
     return _jobs_in(said)
 
 
-def cancel(name: str) -> None:
-    """End all jobs of this name, also those that wait. Raises Unanswered."""
-    _call(["scancel", f"--name={name}"])
+def cancel(name: str, limit_s: float) -> None:
+    """End all jobs of this name, also those that wait. Raises Unanswered where that takes longer
+    than the limit, too.
+    """
+    _call(["scancel", f"--name={name}"], limit_s=limit_s)
 
 
 def largest_array() -> int:
@@ -255,7 +257,13 @@ def _environment(without: Sequence[str]) -> dict[str, str]:
     return kept
 
 
-def _call(line: Sequence[str], text: str = "", without: Sequence[str] = (), **more: str) -> str:
+def _call(
+    line: Sequence[str],
+    text: str = "",
+    without: Sequence[str] = (),
+    limit_s: float = ANSWER_LIMIT_S,
+    **more: str,
+) -> str:
     """What a command prints; of our variables it gets none of `without`, and `more` beside them.
     Raises Unanswered with what it says when it fails.
     """
@@ -265,13 +273,13 @@ def _call(line: Sequence[str], text: str = "", without: Sequence[str] = (), **mo
             input=os.fsencode(text),
             env={**_environment(without), **more},
             capture_output=True,
-            timeout=ANSWER_LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
     except FileNotFoundError:
         raise Unanswered(f"there is no {line[0]} here, which is a command of Slurm's") from None
     except subprocess.TimeoutExpired:
-        raise Silent(f"{line[0]} got no answer within {ANSWER_LIMIT_S:.0f} s") from None
+        raise Silent(f"{line[0]} got no answer within {limit_s:.0f} s") from None
     if done.returncode:
         raise _refusal(_complaint(line[0], _text(done.stderr or done.stdout)))
     return _text(done.stdout)

@@ -97,7 +97,7 @@ class Slurm(CommandEngine):
         """Give back the jobs that a submission has left."""
         given = submitted.load(folder)
         if given is not None:
-            submitted.end(folder, given)
+            submitted.end(folder, given, commands.ANSWER_LIMIT_S)
 
     def start(self) -> None:
         """Look whether jobs of the run have been submitted before; nothing runs yet."""
@@ -265,7 +265,7 @@ class Slurm(CommandEngine):
     def leave(self) -> None:
         """Give back what is left of the jobs, and name the slots by the hosts that they ran on."""
         if self._array is not None:
-            if not self._goes_on:
+            if not self._goes_on and not self._array.is_silent:
                 with suppress(Unanswered):
                     self._array.ask()
             self._array.cancel()

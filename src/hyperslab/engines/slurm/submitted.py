@@ -10,7 +10,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +27,8 @@ ENGINE = "slurm"
 SILENCE_LIMIT_S = 300.0
 "How long a controller that does not answer is asked to take a job."
 SILENCE_PAUSE_S = 10.0
+LEAVE_LIMIT_S = 10.0
+"How long who leaves waits for Slurm to hear that the jobs are to end."
 _LOST = (
     "which jobs of Slurm belong to the run is not known; look for them with 'squeue --me', and end"
     " them with scancel"
@@ -143,7 +144,7 @@ def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> Submitte
             submitted = replace(submitted, last=_submit_last(submitted, request))
             save(folder, submitted)
     except BaseException:
-        end(folder, submitted)
+        end(folder, submitted, LEAVE_LIMIT_S)
         raise
     return submitted
 
@@ -215,12 +216,24 @@ def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, 
         first += size
 
 
-def end(folder: Path, submitted: SubmittedJobs) -> None:
-    """Give back all that may be left of a run's jobs, but for the one that this process is. Where
-    Slurm cannot be asked they find by themselves that the run has ended.
+def end(folder: Path, submitted: SubmittedJobs, limit_s: float) -> bool:
+    """Give back all that may be left of a run's jobs, but for the one that this process is; whether
+    Slurm has heard of it within the limit. Where it cannot be asked they find by themselves that
+    the run has ended.
     """
-    with suppress(Unanswered):
-        commands.cancel(submitted.name)
-        if submitted.last != os.environ.get("SLURM_JOB_ID"):
-            commands.cancel(submitted.name_of_last)
+    names = [submitted.name]
+    if submitted.is_detached and submitted.last != os.environ.get("SLURM_JOB_ID"):
+        names.append(submitted.name_of_last)
+    are_heard = [_is_heard(name, limit_s) for name in names]
+    if all(are_heard):
         forget(folder)
+    return all(are_heard)
+
+
+def _is_heard(name: str, limit_s: float) -> bool:
+    """Whether Slurm has taken it that jobs of a name are to end."""
+    try:
+        commands.cancel(name, limit_s)
+    except Unanswered:
+        return False
+    return True
