@@ -148,6 +148,36 @@ def test_ranks_of_other_hosts_have_slots_of_their_own(tmp_path: Path, unseen: Pa
     assert result.trace.meta["clocks"].keys() == {socket.gethostname(), "elsewhere"}
 
 
+APART = """#!/bin/sh
+[ "$1" = --version ] && exec {mpiexec} --version
+shift 2
+exec {mpiexec} -n 1 "$@" : -n 1 unshare --map-root-user --pid --fork --mount-proc \\
+    sh -c 'cd /proc/sys/kernel; echo $(($(cat pid_max) - 99)) > ns_last_pid; "$@"; exit $?' sh "$@"
+"""
+"""An mpiexec that starts one rank here, and one on a host of the same name that numbers its
+processes apart.
+"""
+
+
+def test_a_rank_is_not_taken_for_a_process_of_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that no process has here, so that the rank would be taken for dead."""
+    required(mpi.missing())
+    launcher = tmp_path / "launcher"
+    launcher.write_text(APART.format(mpiexec=mpi.started(2)[0]))
+    launcher.chmod(0o755)
+    monkeypatch.setenv(mpiexec.VARIABLE, str(launcher))
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")
+    monkeypatch.setenv("UCX_TLS", "tcp,self")
+    fold = hyperslab.Fold(slow_sum, lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(np.ones((40, 100), np.int64)).reduce(fold)
+    result = hyperslab.run(pipeline, engine="mpi", workers=2, blocks=40, out=tmp_path / "out")
+    assert result.value == 4000
+    here = socket.gethostname()
+    assert result.trace.slots == [f"{here}/w0/t0", f"{here}/w1/t0"]
+
+
 def test_a_folder_that_a_rank_does_not_see_stops_the_run(unseen: Path) -> None:
     said = f"the workers on elsewhere cannot write to {unseen}/out/.*on a file system that driver"
     with pytest.raises(RunStopped, match=said):

@@ -328,14 +328,15 @@ def test_the_last_job_is_not_asked_for_with_the_variables_of_tasks(
     tmp_path: Path, cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And as the others where Slurm would not take it otherwise."""
-    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "9999G")
+    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "300")
     monkeypatch.setenv("SBATCH_EXCLUSIVE", "user")
     engine = Slurm(EngineOptions(tmp_path, 2, job_options=("time=5",), last_job=("true",)))
     own, without = engine._asked_of_last()
     output = f"--output={tmp_path}/log"
     number = commands.submit(requests.last_script(["true"]), [*own, output], without)
     told = cluster.command("scontrol", "show", "job", number)
-    assert "MinMemoryNode=2" in told
+    nbytes = requests.LAST_NBYTES + WORKER_BASE_BYTES
+    assert f"MinMemoryNode={nbytes >> 20}" in told
     assert "TimeLimit=00:05:00" in told
     assert "OverSubscribe=OK" in told
     monkeypatch.setattr(requests, "LAST_NBYTES", 2**50)

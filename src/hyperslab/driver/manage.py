@@ -61,7 +61,7 @@ class Status:
     why_stopped: str = ""
     "Why it could not go on, or cannot; '' where it did, or has not said so."
     is_known: bool = True
-    "Whether its state is known; not where its jobs are those of a batch system that is silent here."
+    "Whether its state is known; not where a batch system has its jobs that is silent here."
 
 
 def status(out: str | os.PathLike[str]) -> Status:

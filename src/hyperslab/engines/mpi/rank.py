@@ -16,11 +16,12 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal, Protocol, TextIO
 
+from hyperslab.engines import lifeline
 from hyperslab.engines.batches import batch, survey
 from hyperslab.engines.batches.orders import load_orders
 from hyperslab.engines.batches.tally import Tally, keep, merge
@@ -28,6 +29,7 @@ from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import Lifeline, end_with
 from hyperslab.engines.mpi import messages
 from hyperslab.engines.mpi.counter import Counter
+from hyperslab.engines.mpi.near import is_near
 from hyperslab.engines.mpi.portions import Portions, place_of
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.task import Task
@@ -50,10 +52,17 @@ class Order:
     "Tasks at a time in each rank."
     status: int = 0
     "Exit status of the ranks at the end."
+    lifeline: Sequence[str] = ()
+    "Fields of the driver's lifeline, by which ranks say whether it knows them by their numbers."
 
     def line(self) -> str:
         """Write it as one line of text."""
         return json.dumps(asdict(self)) + "\n"
+
+
+def surveying(folder: str | os.PathLike[str]) -> Order:
+    """An order to say what each rank has for a submission of this process."""
+    return Order("survey", os.fspath(folder), lifeline=astuple(lifeline.own()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ class Rank:
 
     def _obey(self, order: Order) -> Answer:
         if order.kind == "survey":
-            return {"place": order.place, "ranks": self._comm.gather(_about(order.place))}
+            return {"place": order.place, "ranks": self._comm.gather(_about(order))}
         return {"place": order.place, "trouble": self._round(order)}
 
     def _round(self, order: Order) -> str:
@@ -179,13 +188,14 @@ def _sentence(error: BaseException) -> str:
     return f"the ranks of MPI cannot run the tasks: {type(error).__name__}: {error}"
 
 
-def _about(folder: str) -> dict[str, Any]:
+def _about(order: Order) -> dict[str, Any]:
     """What this rank has, which process it is, and whether several of its threads may call MPI."""
     from mpi4py import MPI
 
     return {
-        **survey.survey(folder),
+        **survey.survey(order.place),
         "pid": os.getpid(),
+        "is_near": is_near(Lifeline(*order.lifeline)),
         "leads": os.getpgrp() == os.getpid(),
         "takes_threads": MPI.Query_thread() == MPI.THREAD_MULTIPLE,
     }
@@ -198,10 +208,10 @@ def _own_output() -> TextIO:
     return answers
 
 
-def main(ranks: int, *lifeline: str) -> None:
+def main(ranks: int, *driver_s: str) -> None:
     """Run a rank of a world of the driver's own, and end with its status."""
     faulthandler.enable()
-    end_with(Lifeline(*lifeline))
+    end_with(Lifeline(*driver_s))
     forget_memory_variables()
     volunteer()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hyperslab.engines.batches.launcher import why_stopped
+from hyperslab.engines.slurm import commands, submitted
 from hyperslab.engines.slurm.commands import FORGOTTEN, Job, Unanswered
 from hyperslab.engines.slurm.ends import died
-from hyperslab.engines.slurm import commands, submitted
 from hyperslab.engines.slurm.submitted import SubmittedJobs, forget, insist
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
