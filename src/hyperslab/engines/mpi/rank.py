@@ -150,29 +150,33 @@ class Rank:
     def _own_part(self, order: Order) -> Brought:
         """What this rank does."""
         try:
-            load_orders(order.place)
-            return Brought(self._in_threads(order, Portions(place_of(order.place))))
+            return Brought(self._in_threads(order))
         # told to the driver, which stops the run
         except BaseException as error:  # noqa: BLE001
-            self._counter.set(BEYOND)
             return Brought(Tally(), _sentence(error))
 
-    def _in_threads(self, order: Order, portions: Portions) -> Tally:
+    def _in_threads(self, order: Order) -> Tally:
         """Do tasks on every thread, this one among them."""
         others = order.threads - 1
         if not others:
-            return self._share(order.place, portions)
+            return self._share(order.place)
         with ThreadPoolExecutor(others) as pool:
-            futures = [pool.submit(self._share, order.place, portions) for _ in range(others)]
-            own = self._share(order.place, portions)
+            futures = [pool.submit(self._share, order.place) for _ in range(others)]
+            own = self._share(order.place)
             return merge(order.place, [own, *(future.result() for future in futures)])
 
-    def _share(self, place: str, portions: Portions) -> Tally:
+    def _share(self, place: str) -> Tally:
+        """The tasks that this thread draws. When it cannot go on, nobody draws any more."""
         name = f"rank{self._comm.rank}.{threading.get_native_id()}"
-        return batch.run_tasks(place, name, self._drawn(portions))
+        try:
+            return batch.run_tasks(place, name, self._drawn(place))
+        except BaseException:
+            self._counter.set(BEYOND)
+            raise
 
-    def _drawn(self, portions: Portions) -> Iterator[Task]:
+    def _drawn(self, place: str) -> Iterator[Task]:
         """Tasks, portion by portion, until all are drawn."""
+        portions = Portions(place_of(place))
         while (number := self._counter.draw()) < len(portions):
             yield from portions.tasks(number)
 
