@@ -43,6 +43,13 @@ def test_gaps_of_slots_whose_jobs_waited_are_the_queue_s() -> None:
     assert not set(rules(run(waiting))) & {"between-tasks", "engine-overhead"}
 
 
+def test_gaps_are_told_where_the_queue_is_not() -> None:
+    """They are as long as above, and the queue took less than what is worth a word."""
+    told = rules(run({**QUEUE, "waited_s": 1.0, "missing_s": 6.5}))
+    assert "queueing" not in told
+    assert set(told) & {"between-tasks", "engine-overhead"}
+
+
 def test_a_short_wait_is_nobody_s_concern() -> None:
     assert "queueing" not in rules(run({**QUEUE, "waited_s": 4.9}, ready_s=5.0))
     assert "queueing" not in rules(run({}))

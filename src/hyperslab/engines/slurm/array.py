@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from hyperslab.engines.slurm import commands, submitted
 from hyperslab.engines.slurm.commands import FORGOTTEN, Job, Unanswered
 from hyperslab.engines.slurm.ends import died
 from hyperslab.engines.slurm.submitted import SubmittedJobs, forget, insist
+from hyperslab.engines.slurm.waiting import Chain
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
 
@@ -132,6 +133,26 @@ class Array:
         """Whether the end of an element is known."""
         return number in self.jobs and self.jobs[number].has_ended
 
+    def chains(self, jobs: Mapping[int, Job]) -> list[Chain]:
+        """The jobs of all elements, by their batches, as those that follow each other."""
+        return [
+            Chain(self._in_turn(arrays, jobs), share) for share, arrays in self.submitted.chains
+        ]
+
+    def _in_turn(
+        self, arrays: Sequence[tuple[str, int, int]], jobs: Mapping[int, Job]
+    ) -> list[Job]:
+        """The jobs of arrays of which each begins after the one before, as if they had been
+        submitted then.
+        """
+        found = []
+        free_s = 0.0
+        for _, first, size in arrays:
+            own = [jobs[number] for number in range(first, first + size) if number in jobs]
+            found += [_waiting_since(job, free_s) for job in own]
+            free_s = max((job.end_s for job in own if job.end_s is not None), default=free_s)
+        return found
+
     def require_hope(self) -> None:
         """Raise RunStopped when Slurm has been silent for too long, or when no job will ever
         begin.
@@ -218,6 +239,13 @@ class Array:
             self.is_silent = not is_heard
         elif not self.submitted.is_detached:
             forget(self.folder)
+
+
+def _waiting_since(job: Job, moment_s: float) -> Job:
+    """A job as one that was submitted at a moment, if it was submitted before."""
+    if job.submitted_s is None or job.submitted_s >= moment_s:
+        return job
+    return replace(job, submitted_s=moment_s)
 
 
 def why_never(jobs: Iterable[Job]) -> str:

@@ -204,18 +204,18 @@ class Slurm(CommandEngine):
         """Take the times of a round's jobs, and be done with it."""
         if self._array is None:
             return
-        found = list(self._array.jobs.values())
+        found = self._array.jobs
         are_all_known = self._waited.jobs == len(self._own_times)
         if are_all_known:  # unless another driver has seen the rounds before
             self._own_times += [
                 OwnTime(self._ns(job.start_s), self._ns(job.end_s))
-                for job in found
+                for job in found.values()
                 if job.start_s is not None and job.end_s is not None
             ]
         given = self._array.submitted
         ahead_ns = self.clock().wall_less_monotonic_ns
         jobs = remembered(found, self.options.folder, given.submitted_s, ahead_ns)
-        self._waited = self._waited.and_round(jobs, given.throttle, self._driver_s)
+        self._waited = self._waited.and_round(self._array.chains(jobs), self._driver_s)
         self._driver_s = None
         self._array = None
         self._goes_on = False

@@ -73,6 +73,15 @@ class SubmittedJobs:
         return [number for number, _, _ in self.arrays]
 
     @property
+    def chains(self) -> list[tuple[int, list[tuple[str, int, int]]]]:
+        """The arrays that follow each other, with how many of their elements may run at a time."""
+        number_of = min(len(self.arrays), self.throttle)
+        return [
+            (_share(chain, number_of, self.throttle), list(self.arrays[chain::number_of]))
+            for chain in range(number_of)
+        ]
+
+    @property
     def name_of_last(self) -> str:
         """Name of the job that goes on with the run."""
         return f"{self.name}-last"
@@ -207,13 +216,16 @@ def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, 
     first = 0
     for number in range(number_of):
         size = (count - first) // (number_of - number)
-        chain = number % chains
-        share = throttle // chains + (chain < throttle % chains)
         before = None
         if number >= chains:
             before = number - chains
-        yield first, size, share, before
+        yield first, size, _share(number % chains, chains, throttle), before
         first += size
+
+
+def _share(chain: int, chains: int, throttle: int) -> int:
+    """How many elements of a chain, one of so many, may run at a time."""
+    return throttle // chains + (chain < throttle % chains)
 
 
 def end(folder: Path, submitted: SubmittedJobs, limit_s: float) -> bool:
