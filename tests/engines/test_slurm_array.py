@@ -75,6 +75,15 @@ def test_jobs_that_fail_after_their_tasks_accuse_no_host(tmp_path: Path) -> None
     watched.require_hosts(tmp_path / "log", begun=1)
 
 
+def test_a_job_that_begins_again_is_one_that_has_begun(tmp_path: Path) -> None:
+    """It would stand for one that failed before its first task."""
+    (tmp_path / "journal").mkdir()
+    for name in ("a.w71.t5.5.0a", "a.w71.t6.6.0b", "a.w72.t5.5.0c", "driver.a0.0"):
+        (tmp_path / "journal" / f"{name}.jsonl").touch()
+    engine = Slurm(EngineOptions(tmp_path, 2))
+    assert engine._begun() == {"71": "a", "72": "a"}
+
+
 def test_jobs_that_slurm_has_forgotten_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

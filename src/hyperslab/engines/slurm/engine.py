@@ -35,8 +35,8 @@ BATCHES_PER_SLOT = 4
 "Jobs per slot: enough for an even load at the end, as each costs the start of an interpreter."
 OUR_REASONS = {"", "None", AFTER_OTHERS, "JobArrayTaskLimit"}
 "Reasons to wait that a run gives its own jobs."
-JOURNAL = re.compile(r"(?P<host>.+)\.w\d+\.t\d+\.\d+\.[0-9a-f]+\.jsonl")
-"Name of the journal that an element keeps."
+JOURNAL = re.compile(r"(?P<host>.+)\.w(?P<job>\d+)\.t\d+\.\d+\.[0-9a-f]+\.jsonl")
+"Name of a journal that an element keeps, one for each of its processes."
 LOG = "worker.log"
 
 
@@ -135,7 +135,7 @@ class Slurm(CommandEngine):
             round=self._round,
             count=batches,
             throttle=options.workers,
-            journals=len(self._journals()),
+            journals=len(self._begun()),
             log_nbytes=_size(options.folder / LOG),
             is_detached=bool(options.last_job),
             submitted_s=time.time(),
@@ -195,7 +195,7 @@ class Slurm(CommandEngine):
         log = self.options.folder / LOG
         array.require_able(log)
         array.require_wanted()
-        begun = len(self._journals()) - array.submitted.journals
+        begun = len(self._begun()) - array.submitted.journals
         array.require_hosts(log, begun)
         if not begun:
             array.require_begun(log)
@@ -270,13 +270,13 @@ class Slurm(CommandEngine):
                     self._array.ask()
             self._array.cancel()
             self._note()
-        self._slots = _lanes(self._journals(), self.options)
+        self._slots = _lanes(list(self._begun().values()), self.options)
 
-    def _journals(self) -> list[str]:
-        """Hosts of the elements that have begun, one of each element."""
+    def _begun(self) -> dict[str, str]:
+        """The jobs of the elements that have begun, and the host of each."""
         names = (path.name for path in (self.options.folder / "journal").iterdir())
         found = map(JOURNAL.fullmatch, names)
-        return [match["host"] for match in found if match]
+        return {match["job"]: match["host"] for match in found if match}
 
 
 def _why_hidden(given: SubmittedJobs) -> str:
