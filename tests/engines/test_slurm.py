@@ -30,7 +30,7 @@ from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import DIFFERING, only
+from tests.engines.chosen import OWN, only
 from tests.engines.fence import removes_the_fence
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
@@ -54,7 +54,7 @@ def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Slurm, "batches_per_slot", 1)
 
 
-@only((*DIFFERING, "test_idle_slots_are_in_the_trace"))
+@only(OWN)
 class TestSlurm(EngineTests):
     engine = "slurm"
 
