@@ -22,6 +22,7 @@ from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
+from hyperslab.engines.slurm.commands import Unanswered
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import SubmittedJobs
 from hyperslab.errors import RunStopped, UsageError
@@ -322,6 +323,12 @@ def test_memory_may_be_said_of_a_processor_or_by_a_variable(
         requests.memory_of_jobs(plain)
     all_of_it = EngineOptions(tmp_path, 1, job_options=("mem=0",))
     assert requests.memory_of_jobs(all_of_it) == requests.JOB_NBYTES
+
+
+def test_the_accounting_is_asked_with_options_that_it_knows() -> None:
+    """There is none here, which it says when it has read them."""
+    with pytest.raises(Unanswered, match="Slurm accounting storage is disabled"):
+        commands._accounts(["7"])
 
 
 def test_the_size_of_arrays_is_the_cluster_s(cluster: slurm.Slurm) -> None:

@@ -178,6 +178,44 @@ def test_a_queue_of_several_clusters_is_read(monkeypatch: pytest.MonkeyPatch) ->
     assert commands.jobs(["7"]) == [Job("7_1", "RUNNING", "None", "node3", 100.0, 110.0, None)]
 
 
+SACCT = """#!/bin/sh
+[ "$SLURM_TIME_FORMAT" = %s ] && echo "$@" > {folder}/asked
+cat <<'END'
+7_0|OUT_OF_MEMORY|None|node1|1700000000|1700000010|1700000070
+7_1|CANCELLED by 1000|None|node[1-2]|1700000000|1700000010|1700000020
+7_[2-3%2]|CANCELLED by 1000|Resources|None assigned|1700000000|1700000020|1700000020
+8|PENDING|Dependency|None assigned|1700000000|Unknown|Unknown
+END
+"""
+"""What `sacct --parsable2` says, by sacct(1) of Slurm 22.05 (JOB ACCOUNTING FIELDS, JOB STATE
+CODES): an array's elements are 7_0, those that have not begun one line; a state names the user who
+has cancelled the job; one that was cancelled before it began has the moment of that as its start.
+"""
+
+
+def test_what_the_accounting_says_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sacct = tmp_path / "sacct"
+    sacct.write_text(SACCT.format(folder=tmp_path))
+    sacct.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    began = (1.7e9, 1.7e9 + 10)
+    assert commands.accounted(["7", "8"]) == [
+        Job("7_0", "OUT_OF_MEMORY", "None", "node1", *began, 1.7e9 + 70),
+        Job("7_1", "CANCELLED", "None", "node[1-2]", *began, 1.7e9 + 20),
+        Job("7_[2-3%2]", "CANCELLED", "Resources", "", 1.7e9, None, 1.7e9 + 20),
+        Job("8", "PENDING", "Dependency", "", 1.7e9, None, None),
+    ]
+    asked = (tmp_path / "asked").read_text().split()
+    assert {"--parsable2", "--noheader", "--allocations", "--jobs=7,8"} <= set(asked)
+    watched = Array(tmp_path, replace(SUBMITTED, count=4, arrays=(("7", 0, 4),)))
+    monkeypatch.setattr(commands, "jobs", lambda numbers: [])
+    watched.ask()
+    assert watched.how_it_ended(0).startswith("died (Slurm job 7_0 ran out of memory;")
+    assert watched.how_it_ended(3) == "died (Slurm job 7_3 was cancelled)"
+    with pytest.raises(RunStopped, match="somebody has cancelled 2 jobs of the run that waited"):
+        watched.require_wanted()
+
+
 def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

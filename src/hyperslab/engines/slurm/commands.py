@@ -31,6 +31,8 @@ CLUSTERS = "SBATCH_CLUSTERS"
 "Variable that sbatch alone obeys; all commands are to mean the same cluster."
 FIELDS = "%i|%T|%r|%N|%V|%S|%e"
 "What `squeue` prints of a job: id, state, reason, nodes; submitted, begun, ended."
+ACCOUNTED = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
+"The same of `sacct`."
 GET = (
     "run it where jobs are submitted, such as on a login node, or install Slurm's commands with"
     " your cluster's slurm.conf (Debian package slurm-client)"
@@ -174,13 +176,19 @@ def _queue(*which: str) -> list[Job]:
 
 def accounted(numbers: Sequence[str]) -> list[Job]:
     """The same by Slurm's accounting, which remembers longer; none where there is none."""
-    line = ["sacct", "--noheader", "--allocations", "--array", "--parsable2"]
-    fields = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
     try:
-        said = _call([*line, fields, f"--jobs={','.join(numbers)}"], SLURM_TIME_FORMAT=SECONDS)
+        return _jobs_in(_accounts(numbers))
     except Unanswered:
         return []
-    return _jobs_in(said)
+
+
+def _accounts(numbers: Sequence[str]) -> str:
+    """What the accounting says of jobs, a line each, and one for each element of arrays that has
+    begun. Raises Unanswered where there is none.
+    """
+    line = ["sacct", "--noheader", "--allocations", "--parsable2"]
+    which = f"--jobs={','.join(numbers)}"
+    return _call([*line, ACCOUNTED, which], SLURM_TIME_FORMAT=SECONDS)
 
 
 def cancel(name: str, limit_s: float) -> None:
@@ -231,10 +239,13 @@ def _jobs_in(said: str) -> list[Job]:
 
 def _read(line: str) -> Job:
     number, state, reason, host, *times = line.split("|")
+    submitted_s, start_s, end_s = map(_seconds, times)
     if host.startswith(NOWHERE):
         host = ""
+    if not host:
+        start_s = None  # but for when it may begin, or was cancelled
     word = state.partition(" ")[0]  # the accounting adds who cancelled it
-    return Job(number, word, reason, host, *map(_seconds, times))
+    return Job(number, word, reason, host, submitted_s, start_s, end_s)
 
 
 def _seconds(text: str) -> float | None:
