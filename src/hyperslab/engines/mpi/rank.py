@@ -212,10 +212,10 @@ def _own_output() -> TextIO:
     return answers
 
 
-def main(ranks: int, *driver_s: str) -> None:
+def main(ranks: int, *lifeline_fields: str) -> None:
     """Run a rank of a world of the driver's own, and end with its status."""
     faulthandler.enable()
-    end_with(Lifeline(*driver_s))
+    end_with(Lifeline(*lifeline_fields))
     forget_memory_variables()
     volunteer()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
