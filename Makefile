@@ -28,7 +28,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs links scratch storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links scratch storage-picture test programs rust-tests lint engines compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,13 @@ lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rus
 	check $(CARGO) fmt --all --check --manifest-path rust/Cargo.toml; \
 	check $(CARGO) clippy --quiet --locked --all-targets --manifest-path rust/Cargo.toml -- -D warnings; \
 	exit $$status
+
+# Engines whose tests rest on the common code alone play parts of the suite in `make test` (tests/engines/chosen.py).
+SUITES = sed -n 's/^class \(Test[A-Za-z]*\)(EngineTests).*/\1/p' tests/engines/*.py | paste -s -d' ' | sed 's/ / or /g'
+
+engines: $(VENV)/.installed-test programs ## play the whole suite of engines on every engine, some minutes
+	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
+	@HYPERSLAB_ALL_ENGINE_TESTS=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 tests/engines -k "$$($(SUITES))" $(PYTEST)
 
 # Random files of every format, read in every way and by the formats' own libraries.
 NUMBER ?= 1000

@@ -3,13 +3,14 @@ threads.
 
     python -m benchmarks.bench_engines [--size 1GiB] [--repeats 5] [--minutes 45] [--folder DIR]
                                        [--engines A,B] [--null-tasks 20000] [--results FILE]
-                                       [--write docs/engines.md]
+                                       [--write docs/engines.md [--all-the-same]]
     python -m benchmarks.bench_engines --from FILE --write docs/engines.md
 
 Every trial has a process of its own. A round holds each of the trials once, in random order, so
 that the machine's drift hits all alike. As many whole rounds are made as fit into the time.
 --results keeps every measurement as soon as it is there; --write fills the tables and pictures of a
-page.
+page. It refuses fewer than five rounds, and a machine that had something else to do at the start,
+unless --all-the-same; and no round begins while others use a processor.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import IO
 
 import hyperslab
-from benchmarks import engine_page
+from benchmarks import engine_page, quiet
 from benchmarks.schedule import ENGINES, layout, one_round, warm_up
 from benchmarks.trial import THICKNESS, Measured, Trial, measure
 from hyperslab import engines
@@ -42,6 +43,8 @@ from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads.synth import synth
 
 RESULTS_VERSION = 1
+LOAD = "load average at the start"
+"What the page calls it."
 SMALL_PART = 8
 "The small volume has half the extent along each axis."
 LIBRARIES = ("numpy", "nibabel", "dask", "distributed", "pyspark", "mpi4py", "mpich")
@@ -65,11 +68,22 @@ def main() -> None:
     if arguments.source:
         about, measured = load(arguments.source)
     else:
+        _require_quiet(arguments, arguments.repeats, os.getloadavg()[0])
         about, measured = _measure_all(arguments)
     if arguments.write:
+        _require_quiet(arguments, _rounds(measured), float(about[LOAD]))
         engine_page.write(arguments.write, measured, about)
     for name, text in engine_page.blocks(measured, about).items():
         print(f"\n== {name}\n\n{text}")
+
+
+def _require_quiet(arguments: argparse.Namespace, rounds: int, load: float) -> None:
+    """Refuse to fill a page with what is not worth it, also before it is measured."""
+    found = quiet.doubts(rounds, load)
+    if arguments.write and found and not arguments.all_the_same:
+        raise SystemExit(
+            f"{arguments.write} is left as it is: {'; '.join(found)}; --all-the-same fills it"
+        )
 
 
 def _arguments() -> argparse.Namespace:
@@ -98,6 +112,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--write", type=Path, default=None, help="the page whose tables and pictures are replaced"
+    )
+    parser.add_argument(
+        "--all-the-same",
+        action="store_true",
+        help="measure, and fill the page, on a machine that others use, and with fewer rounds",
     )
     return parser.parse_args()
 
@@ -154,11 +173,16 @@ def load(path: Path) -> tuple[dict[str, str], list[Measured]]:
 def _rounds_words(measured: Sequence[Measured]) -> str:
     """How many rounds there are of what; null tasks of older results were outside of them."""
     null = {m.trial.round for m in measured if m.trial.part == "growth"}
-    rounds = {m.trial.round for m in measured if m.trial.part != "growth"}
-    said = f"medians of {show_count(len(rounds), 'round')} in random order"
-    if len(null) < len(rounds):
+    rounds = _rounds(measured)
+    said = f"medians of {show_count(rounds, 'round')} in random order"
+    if len(null) < rounds:
         said += f", null tasks of {len(null)}"
     return said
+
+
+def _rounds(measured: Sequence[Measured]) -> int:
+    """Number of rounds, but for null tasks that were outside of them."""
+    return len({m.trial.round for m in measured if m.trial.part != "growth"})
 
 
 def _measure(
@@ -171,6 +195,10 @@ def _measure(
         began = time.monotonic()
         if number > 1 and began + longest > until:
             print(f"no time for round {number}", flush=True)
+            return
+        others = quiet.busy_processors()
+        if others > quiet.MOST_BUSY and not arguments.all_the_same:
+            print(f"no quiet for round {number}: others use {others:.1f} processors", flush=True)
             return
         trials = one_round(number, chosen, arguments.null_tasks, seed)
         yield from _measured(f"round {number}", trials, volumes, folder)
@@ -220,7 +248,7 @@ def _about(volumes: Volumes) -> dict[str, str]:
             f"{show_count(host.cpus, 'processor')} ({machine['processor']}), {show_bytes(memory)}"
             f" of memory, {platform.system()} {platform.release().partition('-')[0]}"
         ),
-        "load average at the start": f"{os.getloadavg()[0]:.1f}",
+        LOAD: f"{os.getloadavg()[0]:.1f}",
         "software": (
             f"Python {machine['python']}, {', '.join(f'{n} {version(n)}' for n in LIBRARIES)},"
             f" {_java()}"

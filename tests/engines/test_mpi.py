@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +23,7 @@ import pytest
 
 import hyperslab
 from hyperslab.apps.probing import probe_hosts
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions, require
@@ -148,6 +152,36 @@ def test_ranks_of_other_hosts_have_slots_of_their_own(tmp_path: Path, unseen: Pa
     assert result.trace.meta["clocks"].keys() == {socket.gethostname(), "elsewhere"}
 
 
+APART = """#!/bin/sh
+[ "$1" = --version ] && exec {mpiexec} --version
+shift 2
+exec {mpiexec} -n 1 "$@" : -n 1 unshare --map-root-user --pid --fork --mount-proc \\
+    sh -c 'cd /proc/sys/kernel; echo $(($(cat pid_max) - 99)) > ns_last_pid; "$@"; exit $?' sh "$@"
+"""
+"""An mpiexec that starts one rank here, and one on a host of the same name that numbers its
+processes apart.
+"""
+
+
+def test_a_rank_is_not_taken_for_a_process_of_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that no process has here, so that the rank would be taken for dead."""
+    required(mpi.missing())
+    launcher = tmp_path / "launcher"
+    launcher.write_text(APART.format(mpiexec=mpi.started(2)[0]))
+    launcher.chmod(0o755)
+    monkeypatch.setenv(mpiexec.VARIABLE, str(launcher))
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")
+    monkeypatch.setenv("UCX_TLS", "tcp,self")
+    fold = hyperslab.Fold(slow_sum, lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(np.ones((40, 100), np.int64)).reduce(fold)
+    result = hyperslab.run(pipeline, engine="mpi", workers=2, blocks=40, out=tmp_path / "out")
+    assert result.value == 4000
+    here = socket.gethostname()
+    assert result.trace.slots == [f"{here}/w0/t0", f"{here}/w1/t0"]
+
+
 def test_a_folder_that_a_rank_does_not_see_stops_the_run(unseen: Path) -> None:
     said = f"the workers on elsewhere cannot write to {unseen}/out/.*on a file system that driver"
     with pytest.raises(RunStopped, match=said):
@@ -192,6 +226,32 @@ def test_storage_is_looked_at_and_probed_on_every_host(
     assert sorted(tier.host for tier in probed.tiers) == sorted(hosts)
     assert sorted(probed.sharing[0].hosts) == sorted(hosts)
     assert list(unseen.iterdir()) == []
+
+
+def fill_own_disk(block: Any, slab: Hyperslab, folder: str) -> int:
+    """The sum of a block, slowly; the first thread of all records from now on to a full disk."""
+    Path(folder, f"{slab.start[0]}").touch()
+    time.sleep(0.03)
+    with suppress(FileExistsError):
+        Path(folder, "full").touch(exist_ok=False)
+        own = f".t{threading.get_native_id()}."
+        opened = [fd for fd in Path("/proc/self/fd").iterdir() if own in fd.resolve().name]
+        (journal,) = (fd for fd in opened if fd.resolve().suffix == ".jsonl")
+        os.dup2(os.open("/dev/full", os.O_WRONLY), int(journal.name))
+    return int(block.sum())
+
+
+def test_a_thread_that_cannot_go_on_ends_the_round_for_the_others(tmp_path: Path) -> None:
+    required(mpi.missing())
+    folder = tmp_path / "begun"
+    folder.mkdir()
+    fold = hyperslab.Fold(fill_own_disk, lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(np.ones((200, 10), np.int64))
+    reduction = pipeline.reduce(fold, {"folder": str(folder)})
+    where: dict[str, Any] = {"engine": "mpi", "workers": 1, "threads": 2, "out": tmp_path / "out"}
+    with pytest.raises(RunStopped, match="the run directory cannot be written"):
+        hyperslab.run(reduction, blocks=200, check=False, report=False, **where)
+    assert 2 <= len(list(folder.iterdir())) < 100, "no more than the portions that were drawn"
 
 
 def test_threads_need_an_mpi_that_takes_calls_of_several(

@@ -129,6 +129,17 @@ def test_a_library_that_cannot_be_loaded_is_a_sentence(bare: Path) -> None:
         require("mpi", OPTIONS)
 
 
+def test_a_library_that_says_nothing_is_a_sentence(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(bare / "mpiexec", "HYDRA")
+    (bare / "python").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    (bare / "python").chmod(0o755)
+    monkeypatch.setattr(mpiexec, "LIMIT_S", 0.1)
+    with pytest.raises(UsageError, match=r"mpi4py has not told within 0 s which library"):
+        require("mpi", OPTIONS)
+
+
 def test_open_mpi_for_root_is_asked_for_by_the_user(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +20,18 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.slurm import array, commands, requests, submitted
+from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
-from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.commands import Unanswered
 from hyperslab.engines.slurm.engine import Slurm
-from hyperslab.engines.slurm.submitted import SubmittedJobs, pieces
-from hyperslab.engines.slurm.waiting import Waited, missing_s
+from hyperslab.engines.slurm.submitted import SubmittedJobs
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import DIFFERING, only
+from tests.engines.chosen import OWN, only
 from tests.engines.fence import removes_the_fence
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
@@ -59,7 +55,7 @@ def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Slurm, "batches_per_slot", 1)
 
 
-@only((*DIFFERING, "test_idle_slots_are_in_the_trace"))
+@only(OWN)
 class TestSlurm(EngineTests):
     engine = "slurm"
 
@@ -167,17 +163,6 @@ def test_jobs_that_somebody_takes_out_of_the_queue_are_not_submitted_again(
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
 
 
-@pytest.mark.parametrize("rest", ["7", "7_[1-3%2]"])
-def test_what_is_said_of_the_rest_of_an_array_is_said_of_each(tmp_path: Path, rest: str) -> None:
-    """But not of elements whose end is known, though Slurm has forgotten them."""
-    watched = Array(tmp_path, replace(SUBMITTED, count=4, arrays=(("7", 0, 4),)))
-    watched._take([Job("7_0", "COMPLETED", host="a"), Job("7_1", "RUNNING", host="a")])
-    told = watched._take([Job("7_1", "COMPLETED", host="a"), Job(rest, "CANCELLED")])
-    states = [watched.jobs[number].state for number in range(4)]
-    assert states == ["COMPLETED", "COMPLETED", "CANCELLED", "CANCELLED"]
-    assert (watched.jobs[3].id, told) == ("7_3", {1, 2, 3})
-
-
 def test_arrays_are_as_small_as_slurm_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,23 +185,6 @@ def test_arrays_are_as_small_as_slurm_has_them(
     assert len(result.trace.slots) == 2
 
 
-@pytest.mark.parametrize("largest", [1, 3, 1000])
-@pytest.mark.parametrize("throttle", [1, 2, 7])
-def test_chains_of_arrays_share_the_throttle(largest: int, throttle: int) -> None:
-    found = list(pieces(22, throttle, largest))
-    assert [n for first, size, _, _ in found for n in range(first, first + size)] == list(range(22))
-    sizes = [size for _, size, _, _ in found]
-    assert max(sizes) <= min(sizes) + 1 <= largest + 1, "no share lies idle before others"
-    assert max(sizes) <= largest
-    at_once = [share for _, _, share, before in found if before is None]
-    assert sum(at_once) == throttle
-    for number, (_, _, share, before) in enumerate(found):
-        assert share >= 1
-        if before is not None:
-            assert before < number
-            assert found[before][2] == share, "a chain keeps its share"
-
-
 def test_jobs_that_cannot_begin_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_volume(tmp_path / "in.nii")
     monkeypatch.setattr(Slurm, "python", lambda _: ["/no/such/python"])
@@ -235,9 +203,9 @@ def test_why_a_job_cannot_go_on_is_why_the_run_stops(
     rounds: list[str] = []
     submit = commands.submit
 
-    def counted(script: str, arguments: Sequence[str]) -> str:
+    def counted(script: str, arguments: Sequence[str], without: Sequence[str]) -> str:
         rounds.append(script)
-        return submit(script, arguments)
+        return submit(script, arguments, without)
 
     monkeypatch.setattr(commands, "submit", counted)
     with pytest.raises(RunStopped, match=r"^the run has been stopped"):
@@ -302,10 +270,42 @@ def test_jobs_have_the_memory_that_tasks_are_planned_with(tmp_path: Path) -> Non
     by_task = EngineOptions(tmp_path, 2, memory_bytes=2**31, job_options=("time=5",))
     assert requests.asked(by_task) == ["--time=5", f"--mem={(2**30 + WORKER_BASE_BYTES) >> 10}K"]
     assert requests.asked(EngineOptions(tmp_path, 1, job_options=("mem=3G",))) == ["--mem=3G"]
-    last = requests.asked(EngineOptions(tmp_path, 2, memory_bytes=2**21), 2**31)
-    assert last == [f"--mem={(2**31 + WORKER_BASE_BYTES) >> 10}K"], "trace and page need some"
     with pytest.raises(UsageError, match="mem=lots: give a size such as 4G"):
         requests.memory_of_jobs(EngineOptions(tmp_path, 1, job_options=("mem=lots",)))
+
+
+def test_the_last_job_has_memory_of_its_own_and_nothing_that_tasks_alone_need(
+    tmp_path: Path,
+) -> None:
+    least = f"--mem={(requests.LAST_NBYTES + WORKER_BASE_BYTES) >> 10}K"
+    by_slot = EngineOptions(tmp_path, 2, memory_bytes=2**21)
+    assert requests.asked_of_last(by_slot) == [least], "trace and page need some"
+    of_tasks = ("mem=512M", "gres=gpu:1", "G=2", "-N=3", "exclusive", "c=8", "begin=now+1hour")
+    others = ("time=5", "p=short", "account=lab")
+    options = EngineOptions(tmp_path, 2, job_options=(*of_tasks, *others))
+    assert requests.asked_of_last(options) == ["--time=5", "-pshort", "--account=lab", least]
+    for more in ("mem=8G", "mem-per-cpu=4G"):
+        large = EngineOptions(tmp_path, 2, job_options=(more, "c=2"))
+        assert requests.asked_of_last(large) == [f"--mem={8 * 2**20}K"]
+
+
+def test_the_last_job_is_not_asked_for_with_the_variables_of_tasks(
+    tmp_path: Path, cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as the others where Slurm would not take it otherwise."""
+    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "300")
+    monkeypatch.setenv("SBATCH_EXCLUSIVE", "user")
+    engine = Slurm(EngineOptions(tmp_path, 2, job_options=("time=5",), last_job=("true",)))
+    own, without = engine._asked_of_last()
+    output = f"--output={tmp_path}/log"
+    number = commands.submit(requests.last_script(["true"]), [*own, output], without)
+    told = cluster.command("scontrol", "show", "job", number)
+    nbytes = requests.LAST_NBYTES + WORKER_BASE_BYTES
+    assert f"MinMemoryNode={nbytes >> 20}" in told
+    assert "TimeLimit=00:05:00" in told
+    assert "OverSubscribe=OK" in told
+    monkeypatch.setattr(requests, "LAST_NBYTES", 2**50)
+    assert engine._asked_of_last() == (["--time=5"], ())
 
 
 def test_memory_may_be_said_of_a_processor_or_by_a_variable(
@@ -325,157 +325,15 @@ def test_memory_may_be_said_of_a_processor_or_by_a_variable(
     assert requests.memory_of_jobs(all_of_it) == requests.JOB_NBYTES
 
 
+def test_the_accounting_is_asked_with_options_that_it_knows() -> None:
+    """There is none here, which it says when it has read them."""
+    with pytest.raises(Unanswered, match="Slurm accounting storage is disabled"):
+        commands._accounts(["7"])
+
+
 def test_the_size_of_arrays_is_the_cluster_s(cluster: slurm.Slurm) -> None:
     assert commands.largest_array() == slurm.MOST_ELEMENTS
     largest = f"--array=0-{slurm.MOST_ELEMENTS - 1}"
     commands.try_out("#!/bin/sh\n", [largest])
     with pytest.raises(UsageError, match="Invalid job array specification"):
         commands.try_out("#!/bin/sh\n", [f"--array=0-{slurm.MOST_ELEMENTS}"])
-
-
-SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
-
-
-def test_the_end_of_a_job_is_told_in_words(tmp_path: Path) -> None:
-    watched = Array(tmp_path, SUBMITTED)
-    watched.jobs = {0: Job("7_0", "TIMEOUT"), 1: Job("7_1", "FAILED", "NonZeroExitCode")}
-    assert watched.how_it_ended(0) == (
-        "died (Slurm job 7_0 ran out of time; --slurm-option time=... gives more)"
-    )
-    assert watched.how_it_ended(1) == "", "the script knows more"
-
-
-def test_jobs_that_fail_after_their_tasks_accuse_no_host(tmp_path: Path) -> None:
-    """As where a library crashes at the end of its process."""
-    watched = Array(tmp_path, SUBMITTED)
-    watched.jobs = {0: Job("7_0", "COMPLETED", host="a"), 1: Job("7_1", "FAILED", host="b")}
-    watched.require_hosts(tmp_path / "log", begun=2)
-    with pytest.raises(RunStopped, match=r"^all of Slurm's jobs on b failed, and those on a did"):
-        watched.require_hosts(tmp_path / "log", begun=1)
-    watched.jobs[0] = replace(watched.jobs[0], host="b")
-    watched.require_hosts(tmp_path / "log", begun=1)
-
-
-def test_jobs_that_slurm_has_forgotten_have_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its accounting may know how."""
-    running = Job("7_0", "RUNNING", start_s=1, end_s=10**9)
-    answers = [[running, Job("7_1", "PENDING"), Job("8", "RUNNING")], []]
-    monkeypatch.setattr(commands, "jobs", lambda numbers: answers.pop(0))
-    monkeypatch.setattr(commands, "accounted", lambda numbers: [Job("7_1", "OUT_OF_MEMORY")])
-    watched = Array(tmp_path, SUBMITTED)
-    assert not watched.is_over(0)
-    watched.ask()
-    assert watched.has_ended
-    assert watched.jobs[0].end_s is None, "when it was to end says nothing"
-    assert [watched.jobs[n].state for n in (0, 1)] == ["FORGOTTEN", "OUT_OF_MEMORY"]
-
-
-@pytest.mark.parametrize(
-    ("reason", "is_hopeless"),
-    [
-        ("InvalidAccount", True),
-        ("QOSMaxWallDurationPerJobLimit", True),
-        ("AssocMaxMemPerJob", True),
-        ("QOSMaxCpuPerNode", True),
-        ("QOSMinCpuNotSatisfied", True),
-        ("Resources", False),
-        ("QOSMaxJobsPerUserLimit", False),
-        ("AssocGrpCpuLimit", False),
-        ("AssocMaxJobsLimit", False),
-    ],
-)
-def test_jobs_that_ask_for_too_much_are_not_waited_for(
-    tmp_path: Path, reason: str, is_hopeless: bool
-) -> None:
-    watched = Array(tmp_path, SUBMITTED)
-    watched.jobs = {n: Job(f"7_{n}", "PENDING", reason) for n in (0, 1)}
-    if not is_hopeless:
-        watched.require_hope()
-        return
-    with pytest.raises(RunStopped, match=rf"will not begin 2 jobs of the run \({reason}\)"):
-        watched.require_hope()
-
-
-def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Array(tmp_path, SUBMITTED)
-    watched.jobs = {0: Job("7_0", "COMPLETED"), 1: Job("7_1", "PENDING", "Resources")}
-    watched.require_hope()
-    watched.jobs[1] = replace(watched.jobs[1], reason="InvalidAccount")
-    with pytest.raises(RunStopped, match=r"will not begin 1 job of the run \(InvalidAccount\)"):
-        watched.require_hope()
-
-    def silent(numbers: Any) -> Any:
-        raise Unanswered("no answer")
-
-    watched.jobs = {}
-    monkeypatch.setattr(commands, "jobs", silent)
-    monkeypatch.setattr(array, "SILENCE_LIMIT_S", -1.0)
-    assert not watched.is_over(0)
-    with pytest.raises(RunStopped, match="controller has not answered for"):
-        watched.require_hope()
-
-
-def test_jobs_whose_driver_is_silent_do_nothing(tmp_path: Path) -> None:
-    heartbeat = tmp_path / "it's alive"
-    heartbeat.touch()
-    (tmp_path / "run.sh").write_text('echo "batch $1"')
-    text = requests.element_script(tmp_path / "run.sh", 40, heartbeat)
-
-    def said() -> str:
-        environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "2"}
-        line = ["sh", "-c", text]
-        return subprocess.run(
-            line, env=environment, capture_output=True, text=True, check=True
-        ).stdout
-
-    assert said() == "batch 42\n"
-    long_ago = time.time() - 60 * (requests.SILENT_MIN + 1)
-    os.utime(heartbeat, (long_ago, long_ago))
-    assert said() == ""
-    heartbeat.unlink()
-    assert said() == ""
-
-
-def test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for() -> None:
-    jobs = [
-        Job("1_0", "COMPLETED", submitted_s=0, start_s=10, end_s=20),
-        Job("1_1", "COMPLETED", submitted_s=0, start_s=15, end_s=25),
-        Job("1_2", "COMPLETED", submitted_s=0, start_s=22, end_s=30),
-        Job("1_3", "PENDING", submitted_s=0),
-    ]
-    assert missing_s(jobs, 2, 10) == 5 + 2, "one slot until 15, and from 20 to 22"
-    assert missing_s(jobs, 1, 10) == 0
-    assert missing_s([], 2, 10) == 0
-    first = Waited().and_round(jobs, 2)
-    assert (first.submitted_s, first.first_s, first.missing_s, first.jobs) == (0, 10, 7, 4)
-    again = [Job("2_0", "COMPLETED", submitted_s=40, start_s=43, end_s=50)]
-    both = first.and_round(again, 2)
-    assert (both.submitted_s, both.first_s, both.missing_s, both.jobs) == (0, 10, 7 + 3, 5)
-    assert both.and_round([Job("3_0", "PENDING", submitted_s=60)], 2) == both
-    ended = first.and_round(again, 2, driver_s=56)
-    assert ended.missing_s == both.missing_s + 2 * 6, "both slots waited for the driver"
-
-
-def test_a_driver_s_own_time_in_the_queue_is_the_run_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.time()
-    jobs = [
-        Job(f"7_{n}", "COMPLETED", submitted_s=now - 80, start_s=now - 70, end_s=now - 40)
-        for n in (0, 1)
-    ]
-    monkeypatch.setattr(commands, "jobs", lambda numbers: jobs)
-    submitted.save(tmp_path, replace(SUBMITTED, is_detached=True))
-    (tmp_path / "journal").mkdir()
-    engine = Slurm(EngineOptions(tmp_path, 2, last_job=("true",)))
-    engine.start()
-    engine.leave()
-    queued = engine.queued()
-    assert queued is not None
-    assert queued.waited_s == 10
-    late_s = time.time() - now
-    assert 80 <= queued.missing_s <= 80 + 2 * late_s + 1, (
-        "40 s of two slots, however busy it is here"
-    )

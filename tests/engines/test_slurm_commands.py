@@ -9,16 +9,24 @@ from pathlib import Path
 
 import pytest
 
+import hyperslab
 from hyperslab.cli.doctor import doctor
-from hyperslab.engines import jobs_left
+from hyperslab.driver import manage
+from hyperslab.driver.directory import save_status
+from hyperslab.engines import EngineOptions, jobs_left
+from hyperslab.engines.batches.launcher import Launched
 from hyperslab.engines.facts import SLURM
 from hyperslab.engines.jobs import JOBS, engine_of
 from hyperslab.engines.slurm import commands, submitted
+from hyperslab.engines.slurm.array import Array
 from hyperslab.engines.slurm.commands import Job, Silent
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
 from hyperslab.errors import DamagedRecord, RunStopped, speaking_flags
 from hyperslab.storage.recordfile import save_record
+from hyperslab.testing import functions
+from tests.system.end_to_end.command import call
+from tests.system.faults.command import make_volume
 
 SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
 SBATCH = """#!/bin/sh
@@ -146,10 +154,66 @@ def test_jobs_that_are_not_shown_here_may_be_there(
     assert told() == "Slurm shows those of user 1000 to nobody else"
 
 
+def test_who_cannot_ask_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in silence: a run whose jobs may be gone is told from one that goes on."""
+    make_volume(tmp_path / "in.nii")
+    pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(functions.add)
+    run = hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", report=False)
+    save_status(run.folder, "running", {"tasks": 4, "done": 3})
+    submitted.save(run.folder, replace(SUBMITTED, is_detached=True))
+    monkeypatch.setattr(manage, "UNKNOWN_LIMIT_S", 0.0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    waited = call("wait", tmp_path / "out")
+    assert waited.code == 1
+    assert "jobs: Slurm cannot be asked here: there is no squeue here" in waited.err
+    assert "state      running, unless its jobs are gone" in waited.out
+    assert "because    how it goes on cannot be known here, and it has recorded" in waited.out
+
+
 def test_a_queue_of_several_clusters_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "CLUSTER: there\n7_1|RUNNING|None|node3|100|110|N/A\n"
     monkeypatch.setattr(commands, "_call", lambda line, **more: said)
     assert commands.jobs(["7"]) == [Job("7_1", "RUNNING", "None", "node3", 100.0, 110.0, None)]
+
+
+SACCT = """#!/bin/sh
+[ "$SLURM_TIME_FORMAT" = %s ] && echo "$@" > {folder}/asked
+cat <<'END'
+7_0|OUT_OF_MEMORY|None|node1|1700000000|1700000010|1700000070
+7_1|CANCELLED by 1000|None|node[1-2]|1700000000|1700000010|1700000020
+7_[2-3%2]|CANCELLED by 1000|Resources|None assigned|1700000000|1700000020|1700000020
+8|PENDING|Dependency|None assigned|1700000000|Unknown|Unknown
+END
+"""
+"""What `sacct --parsable2` says, by sacct(1) of Slurm 22.05 (JOB ACCOUNTING FIELDS, JOB STATE
+CODES): an array's elements are 7_0, those that have not begun one line; a state names the user who
+has cancelled the job; one that was cancelled before it began has the moment of that as its start.
+"""
+
+
+def test_what_the_accounting_says_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sacct = tmp_path / "sacct"
+    sacct.write_text(SACCT.format(folder=tmp_path))
+    sacct.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    began = (1.7e9, 1.7e9 + 10)
+    assert commands.accounted(["7", "8"]) == [
+        Job("7_0", "OUT_OF_MEMORY", "None", "node1", *began, 1.7e9 + 70),
+        Job("7_1", "CANCELLED", "None", "node[1-2]", *began, 1.7e9 + 20),
+        Job("7_[2-3%2]", "CANCELLED", "Resources", "", 1.7e9, None, 1.7e9 + 20),
+        Job("8", "PENDING", "Dependency", "", 1.7e9, None, None),
+    ]
+    asked = (tmp_path / "asked").read_text().split()
+    assert {"--parsable2", "--noheader", "--allocations", "--jobs=7,8"} <= set(asked)
+    watched = Array(tmp_path, replace(SUBMITTED, count=4, arrays=(("7", 0, 4),)))
+    monkeypatch.setattr(commands, "jobs", lambda numbers: [])
+    watched.ask()
+    assert watched.how_it_ended(0).startswith("died (Slurm job 7_0 ran out of memory;")
+    assert watched.how_it_ended(3) == "died (Slurm job 7_3 was cancelled)"
+    with pytest.raises(RunStopped, match="somebody has cancelled 2 jobs of the run that waited"):
+        watched.require_wanted()
 
 
 def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
@@ -159,7 +223,7 @@ def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
     silence = Silent("timed out")
     answers: list[Silent | str] = [silence, silence, "12"]
 
-    def submit(script: str, arguments: Sequence[str]) -> str:
+    def submit(script: str, arguments: Sequence[str], without: Sequence[str]) -> str:
         answer = answers.pop(0)
         if isinstance(answer, Silent):
             raise answer
@@ -179,6 +243,31 @@ def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
     with pytest.raises(RunStopped, match="Slurm does not answer: timed out; --resume continues"):
         submitted.submit(tmp_path, replace(SUBMITTED, arrays=()), request)
     assert answers == []
+
+
+@pytest.mark.parametrize("is_detached", [False, True])
+def test_who_leaves_tells_a_silent_slurm_once_that_jobs_are_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_detached: bool
+) -> None:
+    """Of all jobs, though it has not heard of the first; they stay on file for others."""
+    said = tmp_path / "said"
+    for name in ("scancel", "squeue", "sacct"):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\necho "{name} $*" >> {said}\nexec sleep 60\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(submitted, "LEAVE_LIMIT_S", 0.5)
+    given = replace(SUBMITTED, is_detached=is_detached)
+    submitted.save(tmp_path, given)
+    (tmp_path / "journal").mkdir()
+    engine = Slurm(EngineOptions(tmp_path, 2))
+    engine._array = Array(tmp_path, given)
+    engine._work = Launched(engine._array)
+    engine.cancel()
+    engine.stop()
+    names = ["name", "name-last"][: 1 + is_detached]
+    assert said.read_text().splitlines() == [f"scancel --name={name}" for name in names]
+    assert submitted.load(tmp_path) == given
 
 
 def test_silence_is_told_from_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.report.made_traces import RUN, S, found, of, rules, span, trace
 QUEUE = {"system": "Slurm", "first_ns": 6 * S, "waited_s": 5.0, "missing_s": 0.0, "jobs": 8}
 
 
-def run(queue: dict[str, Any], ready_s: float = 6.0) -> Trace:
+def run(queue: dict[str, Any], ready_s: float = 6.0, **more: Any) -> Trace:
     """Two slots that compute for 4 s from when the first job begins, and pause for 1 s between."""
     spans = [
         span(f"w{slot}/t0", 2 * n + slot, "compute", ready_s + 1.25 * n, 0.25, cpu=1.0)
@@ -20,7 +20,7 @@ def run(queue: dict[str, Any], ready_s: float = 6.0) -> Trace:
         for slot in range(2)
     ]
     meta: dict[str, Any] = {"ready_ns": round(ready_s * S), "run": {**RUN, "is_light": False}}
-    return trace(spans, **meta, queue=queue)
+    return trace(spans, **{**meta, **more}, queue=queue)
 
 
 def test_the_wait_for_the_first_job_is_no_start_up() -> None:
@@ -41,6 +41,23 @@ def test_gaps_of_slots_whose_jobs_waited_are_the_queue_s() -> None:
     without = rules(run({**QUEUE, "missing_s": 0.0}))
     assert set(without) & {"between-tasks", "engine-overhead"}
     assert not set(rules(run(waiting))) & {"between-tasks", "engine-overhead"}
+
+
+def test_workers_that_are_jobs_may_have_waited_in_the_queue() -> None:
+    """As Dask's of `--connect slurm`, of which nobody tells how long."""
+    dask = {**RUN, "is_light": False, "connect": "slurm", "takes_slots": True}
+    advice = found(run({}, run=dask), "start-up").advice
+    assert advice.startswith("Its workers are jobs of a batch system")
+    assert "or --connect" not in advice
+    of_others = {**dask, "connect": "tcp://there", "takes_slots": False}
+    assert "or --connect" in found(run({}, run=of_others), "start-up").advice
+
+
+def test_gaps_are_told_where_the_queue_is_not() -> None:
+    """They are as long as above, and the queue took less than what is worth a word."""
+    told = rules(run({**QUEUE, "waited_s": 1.0, "missing_s": 6.5}))
+    assert "queueing" not in told
+    assert set(told) & {"between-tasks", "engine-overhead"}
 
 
 def test_a_short_wait_is_nobody_s_concern() -> None:

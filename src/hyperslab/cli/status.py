@@ -43,7 +43,7 @@ def status(
 
 def tell(now: manage.Status, out: Path) -> None:
     """Print how far a run is, or how it ended."""
-    typer.echo(f"state      {now.state}" + (f" ({now.owner})" if now.owner else ""))
+    typer.echo(f"state      {now.state}{_circumstance(now)}")
     word = "failed"
     if now.state == "running":
         word = "failing"
@@ -75,6 +75,15 @@ def tell(now: manage.Status, out: Path) -> None:
         advice = f"run the same command with {flags}: it does only what is missing"
         kept = kept_words(listed, now.done)
         typer.echo(f"next       {'; '.join(filter(None, (advice, kept)))}")
+
+
+def _circumstance(now: manage.Status) -> str:
+    """Who has said so, or that nobody has."""
+    if now.owner:
+        return f" ({now.owner})"
+    if not now.is_known:
+        return ", unless its jobs are gone"
+    return ""
 
 
 def _show(word: str, failures: Sequence[Failed]) -> None:

@@ -39,7 +39,7 @@ SUMMARIES = {
     ),
     "wait": (
         "Wait for the end of the run in OUT, wherever it goes on. Exit status 0 when all is done, 1"
-        " otherwise."
+        " otherwise, also where that cannot be known here."
     ),
     "report": (
         "Say what limited the run in RUN_DIR and write its page: one HTML file that needs no"

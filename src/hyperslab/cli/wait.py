@@ -17,7 +17,7 @@ def wait(
     out: Annotated[Path, typer.Argument(help="Output directory of a run.")], quiet: Quiet = False
 ) -> int:
     """Wait for the end of the run in OUT, wherever it goes on. Exit status 0 when all is done, 1
-    otherwise.
+    otherwise, also where that cannot be known here.
     """
     ended = manage.wait(out, progress_for(quiet))
     if not quiet:

@@ -5,9 +5,10 @@ line prints these.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from hyperslab import engines
 from hyperslab.driver import cleaning, detached, staging, verification
 from hyperslab.driver.directory import RunDirectory, RunState, load_status, save_status
 from hyperslab.driver.verification import Compared
+from hyperslab.engines.jobs import JobsLeft
 from hyperslab.errors import UsageError
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import Tail
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
+from hyperslab.units import show_seconds
 
 CANCEL_PATIENCE_S = 30.0
 WAIT_POLL_S = 0.2
@@ -28,6 +31,10 @@ MOST_LOOK_S = 60.0
 LOOK_SHARE = 0.05
 """Who waits looks whether there is still a driver, or a job, after this share of the time that it
 has waited: a batch system has more to do than to answer.
+"""
+UNKNOWN_LIMIT_S = 3600.0
+"""How long somebody waits for jobs about which nobody can be asked, and of which the records tell
+nothing new: longer than most tasks take.
 """
 POLL_S = 0.1
 
@@ -52,7 +59,9 @@ class Status:
     jobs: str = ""
     "What the jobs of a batch system do that it was submitted to; '' where it has none."
     why_stopped: str = ""
-    "Why it could not go on; '' where it did, or has not said so."
+    "Why it could not go on, or cannot; '' where it did, or has not said so."
+    is_known: bool = True
+    "Whether its state is known; not where a batch system has its jobs that is silent here."
 
 
 def status(out: str | os.PathLike[str]) -> Status:
@@ -90,16 +99,57 @@ def status(out: str | os.PathLike[str]) -> Status:
     if state == "running" and jobs is not None:
         told = jobs.told
     why_stopped = last.get("why_stopped", "")
+    is_known = True
+    if state == "running" and is_left and not alive and jobs is not None:
+        is_known = jobs.are_there is not None
+        why_stopped = _why_never(jobs, out)
     if state == "died" and jobs is not None and jobs.is_detached:
         why_stopped = detached.why_died(folder)
-    why = (last.get("ended_early", ""), told, why_stopped)
+    why = (last.get("ended_early", ""), told, why_stopped, is_known)
     more = (last.get("time"), owner, tail.damaged, *why)
     return Status(state, last["tasks"], counted, reasons, *more)
 
 
+def _why_never(jobs: JobsLeft, out: str | os.PathLike[str]) -> str:
+    """Why a run that was left to jobs cannot go on, although they are there; '' where it may."""
+    if not jobs.never:
+        return ""
+    return f"none of its jobs will begin ({jobs.never}): 'hyperslab cancel {out}' gives them back"
+
+
+class _News:
+    """What somebody who waits has heard of a run, beside its tasks."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._told = ""
+        self._heard_at = time.monotonic()
+
+    def hear(self) -> None:
+        """Note that the run has given a sign of life."""
+        self._heard_at = time.monotonic()
+
+    def take(self, now: Status) -> Status:
+        """Tell what its jobs do when they do something else, whatever their numbers; the same, with
+        why it is not known where it has been silent for too long.
+        """
+        kind = re.sub(r"\d+", "", now.jobs)
+        if kind not in ("", self._told):
+            self._progress.tell(f"jobs: {now.jobs}")
+        self._told = kind
+        if now.is_known:
+            self.hear()
+        if time.monotonic() - self._heard_at < UNKNOWN_LIMIT_S:
+            return now
+        limit = show_seconds(UNKNOWN_LIMIT_S)
+        why = f"how it goes on cannot be known here, and it has recorded nothing for {limit}"
+        return replace(now, why_stopped=why)
+
+
 def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Status:
-    """Wait until the run in a directory ends, wherever it goes on; how it ended. Raises UsageError
-    for none, DamagedRecord.
+    """Wait until the run in a directory ends, wherever it goes on, or cannot go on; how it ended.
+    Where nobody can be asked about its jobs, and it records nothing for UNKNOWN_LIMIT_S, it may go
+    on. Raises UsageError for none, DamagedRecord.
     """
     progress = progress or Quiet()
     folder = RunDirectory.of(out).latest()
@@ -109,15 +159,19 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
     done = {outcome.task for outcome in tail.poll() if outcome.status == "done"}
     counted = max(now.done, len(done))  # some may have ended since
     progress.begin(now.tasks - counted, 0, counted)
+    news = _News(progress)
     look_at = 0.0
-    while now.state == "running":
+    while now.state == "running" and not now.why_stopped:
         time.sleep(WAIT_POLL_S)
-        for outcome in tail.poll():
+        recorded = tail.poll()
+        if recorded:
+            news.hear()
+        for outcome in recorded:
             if outcome.status == "done" and outcome.task not in done:
                 done.add(outcome.task)
                 progress.advance(sum(p.nbytes for p in outcome.phases if p.kind == "read"))
         if time.monotonic() > look_at or detached.has_ended(folder):
-            now = status(out)
+            now = news.take(status(out))
             pause_s = LOOK_SHARE * (time.monotonic() - began)
             look_at = time.monotonic() + min(max(pause_s, LEAST_LOOK_S), MOST_LOOK_S)
     progress.end()

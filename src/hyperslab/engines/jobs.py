@@ -46,6 +46,8 @@ class JobsLeft:
     "Whether some of them wait or run; None where the batch system cannot be asked."
     told: str
     "What they do, in words."
+    never: str = ""
+    "Why none of them will ever begin, in the batch system's word; '' where one may."
 
 
 def engine_of(folder: Path) -> str | None:

@@ -53,6 +53,15 @@ class Lifeline:
     machine: str
     "Kernel that the driver runs on."
 
+    def is_seen(self) -> bool:
+        """Whether this process sees it: both are on one kernel, and see the same processes."""
+        if self.machine != identity():
+            return False
+        try:
+            return os.readlink(self.path) == self.pipe
+        except OSError:  # in a container of its own, say
+            return False
+
 
 def own() -> Lifeline:
     """This process's lifeline."""
@@ -72,12 +81,13 @@ def end_with_the_driver(inherited: int) -> None:
 
 
 def end_with(driver: Lifeline) -> None:
-    """The same, in a process that has inherited nothing; on another host it does nothing."""
-    if driver.machine != identity():
+    """The same, in a process that has inherited nothing. Where it does not see the driver it does
+    nothing: then whoever started it sees to that.
+    """
+    if not driver.is_seen():
         return
-    with suppress(OSError):  # in a container of its own, say: then whoever started it sees to that
-        if os.readlink(driver.path) == driver.pipe:
-            _watch(driver.path)
+    with suppress(OSError):  # as above
+        _watch(driver.path)
 
 
 def signal_at_our_end(end: int, group: int, number: int) -> None:

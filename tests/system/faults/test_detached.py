@@ -220,6 +220,23 @@ def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: sl
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
 
 
+def test_jobs_that_will_never_begin_are_not_waited_for(
+    tmp_path: Path, cluster: slurm.Slurm
+) -> None:
+    make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    later = ("--slurm-option", "begin=now+1hour")
+    assert hyperslab(*job(tmp_path, "add", "--detach", *later)).returncode == 0
+    given = submitted.load(out / SUBMISSION)
+    assert given is not None
+    cluster.command("scontrol", "hold", *given.numbers)
+    waited = call("wait", out)
+    assert waited.code == 1
+    assert f"none of its jobs will begin (JobHeldAdmin): 'hyperslab cancel {out}'" in waited.out
+    assert call("cancel", out).code == 0
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+
+
 def test_a_folder_that_jobs_do_not_see_is_told(tmp_path: Path) -> None:
     """Of a run that waits, and of one that is left to its jobs."""
     make_volume(tmp_path / "in.nii")

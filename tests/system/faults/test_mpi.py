@@ -4,6 +4,7 @@ process left behind, and a run that can be gone on with.
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -222,6 +223,27 @@ def test_a_world_in_which_a_rank_dies_is_ended_and_resumed(tmp_path: Path) -> No
     arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *once, *WORLD, "--keep", "volume")
     done = hyperslab(*arguments, inside=mpi.started(3))
     assert done.returncode, done.stdout
+    again = hyperslab(*arguments, "--resume", inside=mpi.started(3))
+    assert again.returncode == 0, again.stderr
+    assert np.array_equal(load(out / "in.nii"), values)
+
+
+def test_a_dead_rank_ends_a_world_whose_launcher_lets_the_others_wait(tmp_path: Path) -> None:
+    """As srun does by itself; mpiexec knows here of shells alone, which outlive their ranks."""
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    once = ("-p", "deed=die", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
+    arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *once, *WORLD, "--keep", "volume")
+    unnoticed = (*mpi.started(3), "sh", "-c", '"$@" || exec sleep 600', "sh")
+    with running(*arguments, inside=unnoticed) as run:
+        await_that("a dead rank", (tmp_path / "marker").exists)
+        left = run.workers()
+        began = time.monotonic()
+        code, said = run.wait()
+        assert time.monotonic() - began < SECONDS
+        await_gone(left)
+    assert code, said
+    assert re.search(r"rank [12] of MPI, process \d+ on \S+, has died, and MPI cannot go on", said)
+    assert f"failed: {tmp_path}/in.nii[0:16, 0:16, 5:6]: the worker process" in said
     again = hyperslab(*arguments, "--resume", inside=mpi.started(3))
     assert again.returncode == 0, again.stderr
     assert np.array_equal(load(out / "in.nii"), values)

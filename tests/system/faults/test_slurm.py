@@ -10,6 +10,7 @@ import pytest
 
 from hyperslab.engines.slurm import submitted
 from hyperslab.plan.journal import Tail
+from hyperslab.trace import Slot
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
@@ -131,3 +132,6 @@ def test_a_job_that_takes_too_much_memory_is_named(tmp_path: Path, memory: str) 
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
     (message,) = lost(tmp_path).values()
     assert f"_1 {WHY[memory]}" in message
+    slots = {Slot.parse(o.slot) for o in Tail(tmp_path / "out" / SUBMISSION).poll()}
+    workers = {slot.worker for slot in slots if slot is not None}
+    assert len(workers) == TASKS + 1, "one of each job, also of that which has begun again"

@@ -136,14 +136,30 @@ def serve_lane(number: int) -> None:
     _lane[:] = [number]
 
 
+_worker: list[int] = []
+"The number by which this process is one worker with those that begin after it, if it has one."
+
+
+def serve_worker(number: int) -> None:
+    """Take the number of a worker whose processes follow each other, in the place of this one's
+    own.
+    """
+    _worker[:] = [number]
+
+
 def _own_slot(orders: Orders) -> Slot:
     host = socket.gethostname()
     if _lane:
         return Slot(host, _lane[0], 0)
-    worker = os.getpid()
+    return Slot(host, _own_worker(orders), threading.get_native_id())
+
+
+def _own_worker(orders: Orders) -> int:
+    if _worker:
+        return _worker[0]
     if orders.of_processes:
-        worker = os.getppid()
-    return Slot(host, worker, threading.get_native_id())
+        return os.getppid()
+    return os.getpid()
 
 
 class _Open(threading.local):

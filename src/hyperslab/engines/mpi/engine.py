@@ -18,9 +18,10 @@ from hyperslab.engines.batches.engine import BatchEngine, Work
 from hyperslab.engines.batches.tally import Tally
 from hyperslab.engines.batches.workers import require_able
 from hyperslab.engines.mpi import joined, mpiexec, portions
+from hyperslab.engines.mpi.near import RankDied
 from hyperslab.engines.mpi.on_nodes import cluster_on
 from hyperslab.engines.mpi.rank import Answer, Order
-from hyperslab.engines.mpi.ranks import RankDied, Ranks
+from hyperslab.engines.mpi.ranks import Ranks
 from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan.task import Merge, StepFunction, Task

@@ -2,7 +2,8 @@
 
 Rank 0 is the driver and does no tasks; the others work for it, print nothing, and end with its exit
 status. They serve as many runs as the driver makes. When a rank dies, mpiexec ends all of them, the
-driver among them: what it has done so far stays done.
+driver among them: what it has done so far stays done. Where it does not, as srun, the driver stops
+when it sees that a rank of its machine has died, and MPI ends the others.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from hyperslab.engines.environment import volunteer
 from hyperslab.engines.mpi import messages, mpiexec
-from hyperslab.engines.mpi.rank import Answer, Order, serve
+from hyperslab.engines.mpi.near import Ranks, death, gone
+from hyperslab.engines.mpi.rank import Answer, Order, serve, surveying
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import Host
 
@@ -31,10 +32,10 @@ START_LIMIT_S = 120.0
 "How long workers may be at a task of a run that was cancelled, before the next one gives up ..."
 FAREWELL_S = 5.0
 "... and when the driver ends."
-Ranks = Sequence[Mapping[str, Any]]
-
 _world: list[Any] = []
 "The communicator of the world that this process drives."
+_lost: list[int] = []
+"Ranks of it that have died, without which the others hear nothing any more."
 
 
 class FromWorld:
@@ -57,16 +58,21 @@ class Joined:
     def __init__(self, folder: str) -> None:
         join()
         self._folder = folder
+        self._ranks: Ranks = ()
 
     def survey(self) -> Ranks:
-        """What each rank has. Raises RunStopped while they are at a task of an earlier run."""
-        self.order(Order("survey", self._folder))
+        """What each rank has. Raises RunStopped while they are at a task of an earlier run, and
+        after the death of one.
+        """
+        if _lost:
+            raise RunStopped("a rank of MPI has died in an earlier run: start the program again")
+        self.order(surveying(self._folder))
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
             answer = self.answer(POLL_S)
             if answer is not None and answer["place"] == self._folder:
-                ranks: Ranks = answer["ranks"]
-                return ranks
+                self._ranks = answer["ranks"]
+                return self._ranks
         raise RunStopped("the ranks of MPI are still at tasks of an earlier run")
 
     def order(self, order: Order) -> None:
@@ -79,7 +85,15 @@ class Joined:
         return answer
 
     def require_alive(self) -> None:
-        """Nothing to look for: with a rank that dies this process ends, too."""
+        """Raise RankDied when a rank of this machine has died, and nobody has ended this process
+        with it.
+        """
+        lost = gone(self._ranks)
+        if lost:
+            _lost.extend(lost)
+            rank = self._ranks[lost[0]]
+            how = "has died, and MPI cannot go on without it"
+            raise death(f"rank {FIRST + lost[0]}", rank, how)
 
     def end(self) -> None:
         """Leave the ranks to later runs of this process."""
@@ -114,18 +128,25 @@ def workers() -> int:
 
 def dismiss(status: int) -> None:
     """Let the workers end with this exit status. Call it as the last thing: where one of them is
-    still at a task, MPI ends all processes, this one too.
+    still at a task, or has died, MPI ends all processes, this one too.
     """
     if not _world:
         return
     world = _world.pop()
+    if _lost or not _have_left(world, status):
+        sys.stdout.flush()
+        world.Abort(status or 1)
+
+
+def _have_left(world: Any, status: int) -> bool:
+    """Tell the workers to end with this status; whether all of them do so in time."""
     messages.send(world, Order("end", status=status), FIRST, messages.ORDER)
     deadline = time.monotonic() + FAREWELL_S
     for rank in range(FIRST, world.size):
         left_s = max(0.0, deadline - time.monotonic())
         if messages.receive_within(world, rank, messages.FAREWELL, left_s) is None:
-            sys.stdout.flush()
-            world.Abort(status or 1)
+            return False
+    return True
 
 
 def _leave() -> None:

@@ -143,10 +143,20 @@ def library_of(_named: str) -> str:
     """What the library that mpi4py finds says of itself; asked of another process, since this one
     may want MPI for itself. Raises UsageError where it finds none.
     """
-    asked = [sys.executable, "-c", ASK]
-    done = subprocess.run(
-        asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"--engine mpi: mpi4py has not told within {LIMIT_S:.0f} s which library of an MPI it"
+            " loads: look whether the file system of that answers"
+        ) from None
     if done.returncode:
         why = (done.stderr.strip().splitlines() or [""])[-1]
         raise UsageError(

@@ -16,11 +16,12 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal, Protocol, TextIO
 
+from hyperslab.engines import lifeline
 from hyperslab.engines.batches import batch, survey
 from hyperslab.engines.batches.orders import load_orders
 from hyperslab.engines.batches.tally import Tally, keep, merge
@@ -28,6 +29,7 @@ from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import Lifeline, end_with
 from hyperslab.engines.mpi import messages
 from hyperslab.engines.mpi.counter import Counter
+from hyperslab.engines.mpi.near import is_near
 from hyperslab.engines.mpi.portions import Portions, place_of
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.task import Task
@@ -50,10 +52,17 @@ class Order:
     "Tasks at a time in each rank."
     status: int = 0
     "Exit status of the ranks at the end."
+    lifeline: Sequence[str] = ()
+    "Fields of the driver's lifeline, by which ranks say whether it knows them by their numbers."
 
     def line(self) -> str:
         """Write it as one line of text."""
         return json.dumps(asdict(self)) + "\n"
+
+
+def surveying(folder: str | os.PathLike[str]) -> Order:
+    """An order to say what each rank has for a submission of this process."""
+    return Order("survey", os.fspath(folder), lifeline=astuple(lifeline.own()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ class Rank:
 
     def _obey(self, order: Order) -> Answer:
         if order.kind == "survey":
-            return {"place": order.place, "ranks": self._comm.gather(_about(order.place))}
+            return {"place": order.place, "ranks": self._comm.gather(_about(order))}
         return {"place": order.place, "trouble": self._round(order)}
 
     def _round(self, order: Order) -> str:
@@ -141,29 +150,33 @@ class Rank:
     def _own_part(self, order: Order) -> Brought:
         """What this rank does."""
         try:
-            load_orders(order.place)
-            return Brought(self._in_threads(order, Portions(place_of(order.place))))
+            return Brought(self._in_threads(order))
         # told to the driver, which stops the run
         except BaseException as error:  # noqa: BLE001
-            self._counter.set(BEYOND)
             return Brought(Tally(), _sentence(error))
 
-    def _in_threads(self, order: Order, portions: Portions) -> Tally:
+    def _in_threads(self, order: Order) -> Tally:
         """Do tasks on every thread, this one among them."""
         others = order.threads - 1
         if not others:
-            return self._share(order.place, portions)
+            return self._share(order.place)
         with ThreadPoolExecutor(others) as pool:
-            futures = [pool.submit(self._share, order.place, portions) for _ in range(others)]
-            own = self._share(order.place, portions)
+            futures = [pool.submit(self._share, order.place) for _ in range(others)]
+            own = self._share(order.place)
             return merge(order.place, [own, *(future.result() for future in futures)])
 
-    def _share(self, place: str, portions: Portions) -> Tally:
+    def _share(self, place: str) -> Tally:
+        """The tasks that this thread draws. When it cannot go on, nobody draws any more."""
         name = f"rank{self._comm.rank}.{threading.get_native_id()}"
-        return batch.run_tasks(place, name, self._drawn(portions))
+        try:
+            return batch.run_tasks(place, name, self._drawn(place))
+        except BaseException:
+            self._counter.set(BEYOND)
+            raise
 
-    def _drawn(self, portions: Portions) -> Iterator[Task]:
+    def _drawn(self, place: str) -> Iterator[Task]:
         """Tasks, portion by portion, until all are drawn."""
+        portions = Portions(place_of(place))
         while (number := self._counter.draw()) < len(portions):
             yield from portions.tasks(number)
 
@@ -179,13 +192,14 @@ def _sentence(error: BaseException) -> str:
     return f"the ranks of MPI cannot run the tasks: {type(error).__name__}: {error}"
 
 
-def _about(folder: str) -> dict[str, Any]:
+def _about(order: Order) -> dict[str, Any]:
     """What this rank has, which process it is, and whether several of its threads may call MPI."""
     from mpi4py import MPI
 
     return {
-        **survey.survey(folder),
+        **survey.survey(order.place),
         "pid": os.getpid(),
+        "is_near": is_near(Lifeline(*order.lifeline)),
         "leads": os.getpgrp() == os.getpid(),
         "takes_threads": MPI.Query_thread() == MPI.THREAD_MULTIPLE,
     }
@@ -198,10 +212,10 @@ def _own_output() -> TextIO:
     return answers
 
 
-def main(ranks: int, *lifeline: str) -> None:
+def main(ranks: int, *lifeline_fields: str) -> None:
     """Run a rank of a world of the driver's own, and end with its status."""
     faulthandler.enable()
-    end_with(Lifeline(*lifeline))
+    end_with(Lifeline(*lifeline_fields))
     forget_memory_variables()
     volunteer()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle

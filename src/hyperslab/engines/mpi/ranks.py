@@ -13,22 +13,21 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 from hyperslab.engines import EngineOptions, lifeline
 from hyperslab.engines.environment import FIRST_SIGNAL, environment, how_it_ended, program
 from hyperslab.engines.mpi import mpiexec
 from hyperslab.engines.mpi.ending import Dead, first_dead, refusal
-from hyperslab.engines.mpi.rank import MARK, Answer, Order
-from hyperslab.errors import CONTINUES, RunStopped
+from hyperslab.engines.mpi.near import RankDied, death, gone, near
+from hyperslab.engines.mpi.rank import MARK, Answer, Order, surveying
+from hyperslab.errors import RunStopped
 
 START_LIMIT_S = 120.0
 "A cluster's launcher may take its time."
@@ -36,15 +35,6 @@ END_LIMIT_S = 2.0
 "How long ranks may take to leave MPI, and mpiexec to end those that it is told to."
 WORDS_NBYTES = 2**16
 "What is read of the end of the log."
-
-
-class RankDied(RunStopped):
-    """A rank has died, or what started it, and MPI cannot go on without it."""
-
-    def __init__(self, sentence: str, pid: int | None) -> None:
-        """`pid` is its process, None where nobody knows which one it was."""
-        super().__init__(sentence, CONTINUES)
-        self.pid = pid
 
 
 class Ranks:
@@ -80,7 +70,7 @@ class Ranks:
 
     def survey(self) -> Sequence[Mapping[str, Any]]:
         """What each rank has, when all have started. Raises RunStopped when they cannot."""
-        self.order(Order("survey", str(self._options.folder)))
+        self.order(surveying(self._options.folder))
         deadline = time.monotonic() + START_LIMIT_S
         while (answer := self.answer(0.1)) is None:
             self._require_started()
@@ -114,16 +104,16 @@ class Ranks:
 
     def require_alive(self) -> None:
         """Raise RankDied when a rank has died; mpiexec ends the others then."""
-        gone = [number for number, pid in self._here().items() if _has_ended(pid)]
-        if self._process.poll() is None and not gone:
+        lost = gone(self._ranks)
+        if self._process.poll() is None and not lost:
             return
         dead = self._named()
         status = self._process.poll() or 0  # before we end it
         self.kill()
         if dead is None and status < 0:
             raise self._death_of_launcher(-status)
-        if dead is None and len(gone) == 1:
-            dead = Dead(gone[0], "has died")
+        if dead is None and len(lost) == 1:
+            dead = Dead(lost[0], "has died")
         raise self._death(dead)
 
     def _named(self) -> Dead | None:
@@ -143,9 +133,7 @@ class Ranks:
         if dead is None:
             how = f"{self._name} ended with status {self._process.returncode}"
             return RankDied(f"a rank of MPI has died ({how}), {rest}", None)
-        rank = self._ranks[dead.rank]
-        who = f"rank {dead.rank} of MPI, process {rank['pid']} on {rank['host']},"
-        return RankDied(f"{who} {dead.how}, {rest}", rank["pid"])
+        return death(f"rank {dead.rank}", self._ranks[dead.rank], f"{dead.how}, {rest}")
 
     def end(self) -> None:
         """Let all ranks leave; those that do not are ended."""
@@ -163,7 +151,7 @@ class Ranks:
         self._is_over = True
         if self._process.poll() is None:
             self._process.terminate()
-        for number, pid in self._here().items():
+        for number, pid in near(self._ranks).items():
             with suppress(ProcessLookupError):
                 if self._ranks[number]["leads"]:
                     os.killpg(pid, signal.SIGKILL)
@@ -176,11 +164,6 @@ class Ranks:
         assert self._process.stdin is not None
         with suppress(OSError):  # an order that nobody has read
             self._process.stdin.close()
-
-    def _here(self) -> dict[int, int]:
-        """Ranks on this host, with their process ids."""
-        host = socket.gethostname()
-        return {n: rank["pid"] for n, rank in enumerate(self._ranks) if rank["host"] == host}
 
     def _require_started(self) -> None:
         """Raise RunStopped when mpiexec has ended before its ranks have answered."""
@@ -215,12 +198,3 @@ class Ranks:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - WORDS_NBYTES))
             return log.read().decode(errors="replace")
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether a process of this host is gone, or waits for its parent to hear that it is."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state in "ZX"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hyperslab.engines.batches.launcher import why_stopped
-from hyperslab.engines.slurm import commands
-from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm import commands, submitted
+from hyperslab.engines.slurm.commands import FORGOTTEN, Job, Unanswered
 from hyperslab.engines.slurm.ends import died
-from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget
+from hyperslab.engines.slurm.submitted import SubmittedJobs, forget, insist
+from hyperslab.engines.slurm.waiting import Chain
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
 
@@ -23,8 +24,8 @@ PAUSE_SHARE = 0.1
 "Slurm is asked again after this share of the time that the round has taken so far."
 SILENCE_LIMIT_S = 600.0
 "How long a controller may be out of reach, as when it is started anew."
-FORGOTTEN = "FORGOTTEN"
-"State of a job that Slurm knows no longer."
+AFTER_OTHERS = "Dependency"
+"Reason of jobs that wait for the end of others."
 NEVER = frozenset(
     {
         "AccountNotAllowed",
@@ -54,6 +55,9 @@ class Array:
     _began: float = field(default_factory=time.monotonic)
     _answered: float = field(default_factory=time.monotonic)
     _ask_at: float = 0.0
+    is_silent: bool = False
+    "Whether Slurm has not answered when the jobs were given back."
+    _is_given_back: bool = False
 
     def is_over(self, limit_s: float) -> bool:
         """Ask Slurm, or wait up to so many seconds; True when every element has ended."""
@@ -86,9 +90,11 @@ class Array:
             self._forget(n)
 
     def ask_of_ended(self) -> None:
-        """Learn the states of elements that have ended, where Slurm can be asked."""
-        with suppress(Unanswered):
-            self.ask()
+        """Learn the states of elements that have ended, where Slurm can be asked; one that is
+        silent is asked again for a while.
+        """
+        with suppress(RunStopped):
+            insist(self.ask)
         for n in range(self.submitted.count):
             self._forget(n)
 
@@ -127,6 +133,26 @@ class Array:
         """Whether the end of an element is known."""
         return number in self.jobs and self.jobs[number].has_ended
 
+    def chains(self, jobs: Mapping[int, Job]) -> list[Chain]:
+        """The jobs of all elements, by their batches, as those that follow each other."""
+        return [
+            Chain(self._in_turn(arrays, jobs), share) for share, arrays in self.submitted.chains
+        ]
+
+    def _in_turn(
+        self, arrays: Sequence[tuple[str, int, int]], jobs: Mapping[int, Job]
+    ) -> list[Job]:
+        """The jobs of arrays of which each begins after the one before, as if they had been
+        submitted then.
+        """
+        found = []
+        free_s = 0.0
+        for _, first, size in arrays:
+            own = [jobs[number] for number in range(first, first + size) if number in jobs]
+            found += [_waiting_since(job, free_s) for job in own]
+            free_s = max((job.end_s for job in own if job.end_s is not None), default=free_s)
+        return found
+
     def require_hope(self) -> None:
         """Raise RunStopped when Slurm has been silent for too long, or when no job will ever
         begin.
@@ -137,11 +163,12 @@ class Array:
                 CONTINUES,
             )
         left = [job for job in self.jobs.values() if not job.has_ended]
-        if left and all(job.state == "PENDING" and _is_hopeless(job.reason) for job in left):
+        if reason := why_never(left):
             waiting = show_count(len(left), "job")
+            one = next(job.id for job in left if job.reason == reason)
             raise RunStopped(
-                f"Slurm will not begin {waiting} of the run ({left[0].reason}): see 'scontrol show"
-                f" job {left[0].id}'",
+                f"Slurm will not begin {waiting} of the run ({reason}): see 'scontrol show job"
+                f" {one}'",
                 CONTINUES,
             )
 
@@ -201,13 +228,34 @@ class Array:
         return died(job.id, job.state) or died(job.id, job.reason)
 
     def cancel(self) -> None:
-        """Give back the jobs, unless all have ended. Those of a detached run stay on file, as one
-        of them goes on with it.
+        """Give back the jobs, unless all have ended, or it was tried before. Those of a detached
+        run stay on file, as one of them goes on with it.
         """
+        if self._is_given_back:
+            return
         if not self.has_ended:
-            end(self.folder, self.submitted)
+            self._is_given_back = True
+            is_heard = submitted.end(self.folder, self.submitted, submitted.LEAVE_LIMIT_S)
+            self.is_silent = not is_heard
         elif not self.submitted.is_detached:
             forget(self.folder)
+
+
+def _waiting_since(job: Job, moment_s: float) -> Job:
+    """A job as one that was submitted at a moment, if it was submitted before."""
+    if job.submitted_s is None or job.submitted_s >= moment_s:
+        return job
+    return replace(job, submitted_s=moment_s)
+
+
+def why_never(jobs: Iterable[Job]) -> str:
+    """Why none of these jobs, which have not ended, will ever begin, in Slurm's word; '' where one
+    runs, or may begin. Those that wait for others of the run say nothing of it.
+    """
+    first = [job for job in jobs if job.reason != AFTER_OTHERS]
+    if not all(job.state == "PENDING" and _is_hopeless(job.reason) for job in first):
+        return ""
+    return next((job.reason for job in first), "")
 
 
 def _is_hopeless(reason: str) -> bool:

@@ -31,11 +31,15 @@ CLUSTERS = "SBATCH_CLUSTERS"
 "Variable that sbatch alone obeys; all commands are to mean the same cluster."
 FIELDS = "%i|%T|%r|%N|%V|%S|%e"
 "What `squeue` prints of a job: id, state, reason, nodes; submitted, begun, ended."
+ACCOUNTED = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
+"The same of `sacct`."
 GET = (
     "run it where jobs are submitted, such as on a login node, or install Slurm's commands with"
     " your cluster's slurm.conf (Debian package slurm-client)"
 )
 "What to do where they are not installed."
+FORGOTTEN = "FORGOTTEN"
+"Our word for the state of a job that Slurm knows no longer."
 ENDED = frozenset(
     {
         "BOOT_FAIL",
@@ -48,10 +52,10 @@ ENDED = frozenset(
         "PREEMPTED",
         "REVOKED",
         "TIMEOUT",
-        "FORGOTTEN",
+        FORGOTTEN,
     }
 )
-"States that a job does not leave; the last is our word for one that Slurm knows no longer."
+"States that a job does not leave."
 SECONDS = "%s"
 "Format of times: seconds since the epoch, whatever the zone."
 NOWHERE = ("(", "None assigned")
@@ -105,12 +109,12 @@ def require_commands() -> None:
         raise UsageError(f"--engine slurm: {error}; {GET}") from error
 
 
-def submit(script: str, arguments: Sequence[str]) -> str:
-    """Submit a job; returns its number. Raises Silent where nobody answers, RunStopped for a job
-    that is rejected.
+def submit(script: str, arguments: Sequence[str], without: Sequence[str] = ()) -> str:
+    """Submit a job, whatever these of our variables would add to it; returns its number. Raises
+    Silent where nobody answers, RunStopped for a job that is rejected.
     """
     try:
-        said = _call(["sbatch", "--parsable", *arguments], script)
+        said = _call(["sbatch", "--parsable", *arguments], script, without)
     except Silent:
         raise
     except Unanswered as error:
@@ -132,6 +136,17 @@ def try_out(script: str, arguments: Sequence[str]) -> None:
         _call(["sbatch", "--test-only", "--array=0", *arguments], script)
     except Unanswered as error:
         raise UsageError(f"--engine slurm: Slurm would not take the jobs: {error}") from error
+
+
+def would_take(script: str, arguments: Sequence[str], without: Sequence[str] = ()) -> bool:
+    """Whether Slurm would take a job that is submitted so; none is. Raises Silent."""
+    try:
+        _call(["sbatch", "--test-only", *arguments], script, without)
+    except Silent:
+        raise
+    except Unanswered:
+        return False
+    return True
 
 
 def jobs(numbers: Sequence[str]) -> list[Job]:
@@ -161,18 +176,26 @@ def _queue(*which: str) -> list[Job]:
 
 def accounted(numbers: Sequence[str]) -> list[Job]:
     """The same by Slurm's accounting, which remembers longer; none where there is none."""
-    line = ["sacct", "--noheader", "--allocations", "--array", "--parsable2"]
-    fields = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
     try:
-        said = _call([*line, fields, f"--jobs={','.join(numbers)}"], SLURM_TIME_FORMAT=SECONDS)
+        return _jobs_in(_accounts(numbers))
     except Unanswered:
         return []
-    return _jobs_in(said)
 
 
-def cancel(name: str) -> None:
-    """End all jobs of this name, also those that wait. Raises Unanswered."""
-    _call(["scancel", f"--name={name}"])
+def _accounts(numbers: Sequence[str]) -> str:
+    """What the accounting says of jobs, a line each, and one for each element of arrays that has
+    begun. Raises Unanswered where there is none.
+    """
+    line = ["sacct", "--noheader", "--allocations", "--parsable2"]
+    which = f"--jobs={','.join(numbers)}"
+    return _call([*line, ACCOUNTED, which], SLURM_TIME_FORMAT=SECONDS)
+
+
+def cancel(name: str, limit_s: float) -> None:
+    """End all jobs of this name, also those that wait. Raises Unanswered where that takes longer
+    than the limit, too.
+    """
+    _call(["scancel", f"--name={name}"], limit_s=limit_s)
 
 
 def largest_array() -> int:
@@ -216,10 +239,13 @@ def _jobs_in(said: str) -> list[Job]:
 
 def _read(line: str) -> Job:
     number, state, reason, host, *times = line.split("|")
+    submitted_s, start_s, end_s = map(_seconds, times)
     if host.startswith(NOWHERE):
         host = ""
+    if not host:
+        start_s = None  # but for when it may begin, or was cancelled
     word = state.partition(" ")[0]  # the accounting adds who cancelled it
-    return Job(number, word, reason, host, *map(_seconds, times))
+    return Job(number, word, reason, host, submitted_s, start_s, end_s)
 
 
 def _seconds(text: str) -> float | None:
@@ -228,37 +254,43 @@ def _seconds(text: str) -> float | None:
     return float(text)
 
 
-def _environment() -> dict[str, str]:
-    """Our own variables without those of a job that we may run in."""
+def _environment(without: Sequence[str]) -> dict[str, str]:
+    """Our own variables without these, and those of a job that we may run in."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if name in KEPT or not name.startswith(("SLURM_", "SQUEUE_", "SACCT_", "SCANCEL_"))
     }
-    for name in HIDING:
+    for name in (*HIDING, *without):
         kept.pop(name, None)
     if CLUSTERS in kept:
         kept["SLURM_CLUSTERS"] = kept.pop(CLUSTERS)
     return kept
 
 
-def _call(line: Sequence[str], text: str = "", **more: str) -> str:
-    """What a command prints; `more` joins its environment. Raises Unanswered with what it says when
-    it fails.
+def _call(
+    line: Sequence[str],
+    text: str = "",
+    without: Sequence[str] = (),
+    limit_s: float = ANSWER_LIMIT_S,
+    **more: str,
+) -> str:
+    """What a command prints; of our variables it gets none of `without`, and `more` beside them.
+    Raises Unanswered with what it says when it fails.
     """
     try:
         done = subprocess.run(
             line,
             input=os.fsencode(text),
-            env={**_environment(), **more},
+            env={**_environment(without), **more},
             capture_output=True,
-            timeout=ANSWER_LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
     except FileNotFoundError:
         raise Unanswered(f"there is no {line[0]} here, which is a command of Slurm's") from None
     except subprocess.TimeoutExpired:
-        raise Silent(f"{line[0]} got no answer within {ANSWER_LIMIT_S:.0f} s") from None
+        raise Silent(f"{line[0]} got no answer within {limit_s:.0f} s") from None
     if done.returncode:
         raise _refusal(_complaint(line[0], _text(done.stderr or done.stdout)))
     return _text(done.stdout)

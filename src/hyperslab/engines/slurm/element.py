@@ -7,6 +7,7 @@ import signal
 
 from hyperslab.engines import environment
 from hyperslab.engines.batches import launcher
+from hyperslab.engines.batches.orders import serve_worker
 from hyperslab.engines.slurm.ends import died
 from hyperslab.machine import pressure
 
@@ -14,7 +15,8 @@ KILLED = environment.FIRST_SIGNAL + signal.SIGKILL
 
 
 def main() -> None:
-    """Run one batch, as `launcher.main` does."""
+    """Run one batch, as `launcher.main` does; all processes of a job are one worker."""
+    serve_worker(int(os.environ["SLURM_JOB_ID"]))
     launcher.main(how_it_ended)
 
 

@@ -22,10 +22,10 @@ from hyperslab.engines.batches.launcher import CommandEngine, Launched
 from hyperslab.engines.environment import program
 from hyperslab.engines.jobs import LAST_LOG, Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
-from hyperslab.engines.slurm.array import Array
+from hyperslab.engines.slurm.array import AFTER_OTHERS, Array, why_never
 from hyperslab.engines.slurm.commands import Job, Unanswered
-from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
-from hyperslab.engines.slurm.waiting import Waited
+from hyperslab.engines.slurm.submitted import Request, SubmittedJobs, insist
+from hyperslab.engines.slurm.waiting import Waited, remembered
 from hyperslab.errors import UsageError
 from hyperslab.machine.clock import Reference
 from hyperslab.plan.task import Merge, StepFunction, Task
@@ -33,10 +33,10 @@ from hyperslab.trace import OwnTime, Slot
 
 BATCHES_PER_SLOT = 4
 "Jobs per slot: enough for an even load at the end, as each costs the start of an interpreter."
-OUR_REASONS = {"", "None", "Dependency", "JobArrayTaskLimit"}
+OUR_REASONS = {"", "None", AFTER_OTHERS, "JobArrayTaskLimit"}
 "Reasons to wait that a run gives its own jobs."
-JOURNAL = re.compile(r"(?P<host>.+)\.w\d+\.t\d+\.\d+\.[0-9a-f]+\.jsonl")
-"Name of the journal that an element keeps."
+JOURNAL = re.compile(r"(?P<host>.+)\.w(?P<job>\d+)\.t\d+\.\d+\.[0-9a-f]+\.jsonl")
+"Name of a journal that an element keeps, one for each of its processes."
 LOG = "worker.log"
 
 
@@ -90,14 +90,14 @@ class Slurm(CommandEngine):
         if hidden:
             return JobsLeft(given.is_detached, None, hidden)
         left = [job for job in found if not job.has_ended]
-        return JobsLeft(given.is_detached, bool(left), _told(left))
+        return JobsLeft(given.is_detached, bool(left), _told(left), why_never(left))
 
     @staticmethod
     def end_jobs(folder: Path) -> None:
         """Give back the jobs that a submission has left."""
         given = submitted.load(folder)
         if given is not None:
-            submitted.end(folder, given)
+            submitted.end(folder, given, commands.ANSWER_LIMIT_S)
 
     def start(self) -> None:
         """Look whether jobs of the run have been submitted before; nothing runs yet."""
@@ -135,9 +135,10 @@ class Slurm(CommandEngine):
             round=self._round,
             count=batches,
             throttle=options.workers,
-            journals=len(self._journals()),
+            journals=len(self._begun()),
             log_nbytes=_size(options.folder / LOG),
             is_detached=bool(options.last_job),
+            submitted_s=time.time(),
             user=os.getuid(),
             clock=clock.identity,
             wall_less_monotonic_ns=clock.wall_less_monotonic_ns,
@@ -151,16 +152,31 @@ class Slurm(CommandEngine):
         """What the elements of a round are submitted with, and the job after them."""
         options = self.options
         asked = ["--no-requeue", *requests.asked(options)]
-        asked_of_last = ["--no-requeue", *requests.asked(options, requests.LAST_NBYTES)]
-        heartbeat = options.heartbeat
-        if options.last_job:
-            heartbeat = None
+        arguments = [*asked, *requests.log_into(options.folder / LOG)]
+        if not options.last_job:
+            return Request(
+                arguments,
+                lambda first: requests.element_script(script, first, options.heartbeat),
+            )
+        of_last, without = self._asked_of_last()
         return Request(
-            [*asked, *requests.log_into(options.folder / LOG)],
-            lambda first: requests.element_script(script, first, heartbeat),
-            [*asked_of_last, *requests.log_into(options.folder / LAST_LOG)],
+            arguments,
+            lambda first: requests.element_script(script, first, None),
+            ["--no-requeue", *of_last, *requests.log_into(options.folder / LAST_LOG)],
             requests.last_script(options.last_job),
+            without,
         )
+
+    def _asked_of_last(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Arguments of the job that ends the run, and variables that would add to them: it asks for
+        what tasks alone need only where Slurm takes no job without, as in a partition for GPUs.
+        """
+        script = requests.last_script(self.options.last_job)
+        own = requests.asked_of_last(self.options)
+        without = requests.VARIABLES_OF_TASKS
+        if insist(lambda: commands.would_take(script, own, without)):
+            return own, without
+        return requests.asked(self.options), ()
 
     def wait(self, going_on: Ending) -> Running:
         """Wait for the elements. Raises Detached where the last job is to see what came of them."""
@@ -179,7 +195,7 @@ class Slurm(CommandEngine):
         log = self.options.folder / LOG
         array.require_able(log)
         array.require_wanted()
-        begun = len(self._journals()) - array.submitted.journals
+        begun = len(self._begun()) - array.submitted.journals
         array.require_hosts(log, begun)
         if not begun:
             array.require_begun(log)
@@ -188,16 +204,18 @@ class Slurm(CommandEngine):
         """Take the times of a round's jobs, and be done with it."""
         if self._array is None:
             return
-        found = list(self._array.jobs.values())
+        found = self._array.jobs
         are_all_known = self._waited.jobs == len(self._own_times)
         if are_all_known:  # unless another driver has seen the rounds before
             self._own_times += [
                 OwnTime(self._ns(job.start_s), self._ns(job.end_s))
-                for job in found
+                for job in found.values()
                 if job.start_s is not None and job.end_s is not None
             ]
-        throttle = self._array.submitted.throttle
-        self._waited = self._waited.and_round(found, throttle, self._driver_s)
+        given = self._array.submitted
+        ahead_ns = self.clock().wall_less_monotonic_ns
+        jobs = remembered(found, self.options.folder, given.submitted_s, ahead_ns)
+        self._waited = self._waited.and_round(self._array.chains(jobs), self._driver_s)
         self._driver_s = None
         self._array = None
         self._goes_on = False
@@ -247,18 +265,18 @@ class Slurm(CommandEngine):
     def leave(self) -> None:
         """Give back what is left of the jobs, and name the slots by the hosts that they ran on."""
         if self._array is not None:
-            if not self._goes_on:
+            if not self._goes_on and not self._array.is_silent:
                 with suppress(Unanswered):
                     self._array.ask()
             self._array.cancel()
             self._note()
-        self._slots = _lanes(self._journals(), self.options)
+        self._slots = _lanes(list(self._begun().values()), self.options)
 
-    def _journals(self) -> list[str]:
-        """Hosts of the elements that have begun, one of each element."""
+    def _begun(self) -> dict[str, str]:
+        """The jobs of the elements that have begun, and the host of each."""
         names = (path.name for path in (self.options.folder / "journal").iterdir())
         found = map(JOURNAL.fullmatch, names)
-        return [match["host"] for match in found if match]
+        return {match["job"]: match["host"] for match in found if match}
 
 
 def _why_hidden(given: SubmittedJobs) -> str:

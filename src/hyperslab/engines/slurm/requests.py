@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
@@ -31,56 +31,118 @@ OURS = {
 "Options of sbatch that hyperslab gives itself, and why."
 SHORT = {"a": "array", "D": "chdir", "d": "dependency", "e": "error", "J": "job-name"}
 SHORT |= {"M": "clusters", "o": "output", "W": "wait"}
+SHORT |= {"B": "extra-node-info", "b": "begin", "c": "cpus-per-task", "G": "gpus"}
+SHORT |= {"N": "nodes", "n": "ntasks", "O": "overcommit", "s": "oversubscribe"}
+"Options of one letter that are told apart here."
 MEMORY = {
     "mem": "SBATCH_MEM_PER_NODE",
     "mem-per-cpu": "SBATCH_MEM_PER_CPU",
     "mem-per-gpu": "SBATCH_MEM_PER_GPU",
 }
 "Options that say how much memory a job gets, and the variables that say the same to sbatch."
+OF_TASKS = (
+    *MEMORY,
+    "begin",
+    "contiguous",
+    "cores-per-socket",
+    "cpus-per-gpu",
+    "cpus-per-task",
+    "exclusive",
+    "extra-node-info",
+    "gpu-bind",
+    "gpu-freq",
+    "gpus",
+    "gpus-per-node",
+    "gpus-per-socket",
+    "gpus-per-task",
+    "gres",
+    "gres-flags",
+    "mincpus",
+    "nodes",
+    "ntasks",
+    "ntasks-per-core",
+    "ntasks-per-gpu",
+    "ntasks-per-node",
+    "ntasks-per-socket",
+    "overcommit",
+    "oversubscribe",
+    "sockets-per-node",
+    "threads-per-core",
+    "tres-per-task",
+)
+"Options that say what tasks need, and not the one process that ends a run."
+VARIABLES_OF_TASKS = (
+    *MEMORY.values(),
+    *(f"SBATCH_{name.replace('-', '_').upper()}" for name in OF_TASKS),
+)
+"Variables that say the same to sbatch."
 MEMORY_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 "Units of sbatch's sizes, of which the first is meant where none is named."
 JOB_NBYTES = 2 * 2**30
 "Memory for the task of a job where nobody says how much."
 LAST_NBYTES = 2 * 2**30
-"Memory of the job that ends a run, whose trace and page grow with its tasks."
+"""Memory of the job that ends a run at least, whose trace and page grow with its tasks: by some 7
+MB for each thousand.
+"""
 SILENT_MIN = 10
 "Minutes after which jobs take a driver that says nothing for dead."
 
 
-def asked(options: EngineOptions, least_nbytes: int = 0) -> list[str]:
-    """The user's options as arguments of sbatch, with the memory that --memory gives each slot, or
-    more where a job needs that at least. Raises UsageError.
+def asked(options: EngineOptions) -> list[str]:
+    """The user's options as arguments of sbatch, with the memory that --memory gives each slot.
+    Raises UsageError.
     """
-    arguments = []
+    arguments = [argument for _, argument in _arguments(options)]
+    if _memory(options) is None:
+        arguments.append(_memory_for(_nbytes_of_task(options)))
+    return arguments
+
+
+def asked_of_last(options: EngineOptions) -> list[str]:
+    """The same for the job that ends a run: without what tasks alone need, and with the memory that
+    it takes itself where that is more. Raises UsageError.
+    """
+    arguments = [argument for name, argument in _arguments(options) if name not in OF_TASKS]
+    return [*arguments, _memory_for(max(_nbytes_of_task(options), LAST_NBYTES))]
+
+
+def _arguments(options: EngineOptions) -> Iterator[tuple[str, str]]:
+    """(long name, argument of sbatch) of each of the user's options. Raises UsageError."""
     for text in options.job_options:
         name, equals, value = text.lstrip("-").partition("=")
-        _require_free(text, SHORT.get(name, name))
+        long_name = SHORT.get(name, name)
+        _require_free(text, long_name)
         if len(name) == 1:
-            arguments.append(f"-{name}{value}")
+            yield long_name, f"-{name}{value}"
         else:
-            arguments.append(f"--{name}{equals}{value}")
-    if _memory(options) is None:
-        each = JOB_NBYTES
-        if options.memory_bytes:
-            each = options.memory_bytes // options.workers
-        wanted = max(each, least_nbytes) + WORKER_BASE_BYTES
-        arguments.append(f"--mem={wanted >> 10}K")
-    return arguments
+            yield long_name, f"--{name}{equals}{value}"
+
+
+def _memory_for(nbytes: int) -> str:
+    """Ask for so much memory beside what Python takes."""
+    return f"--mem={(nbytes + WORKER_BASE_BYTES) >> 10}K"
+
+
+def _nbytes_of_task(options: EngineOptions) -> int:
+    """Bytes for the task of a job, however the user has said it."""
+    if options.memory_bytes and _memory(options) is None:
+        return options.memory_bytes // options.workers
+    return _memory_of_job(options)
 
 
 def cpus(options: EngineOptions) -> int:
     """Number of processors of a job, by the user's options."""
     given = _given(options)
-    wanted = given.get("cpus-per-task", given.get("c", "1"))
+    wanted = given.get("cpus-per-task", "1")
     if not wanted.isdigit():
         return 1
     return max(1, int(wanted))
 
 
 def _given(options: EngineOptions) -> dict[str, str]:
-    """The user's options by name."""
+    """The user's options by their long names."""
     parts = (text.lstrip("-").partition("=") for text in options.job_options)
-    return {name: value for name, _, value in parts}
+    return {SHORT.get(name, name): value for name, _, value in parts}
 
 
 def _memory(options: EngineOptions) -> tuple[str, str, str] | None:

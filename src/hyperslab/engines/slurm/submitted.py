@@ -10,7 +10,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +27,8 @@ ENGINE = "slurm"
 SILENCE_LIMIT_S = 300.0
 "How long a controller that does not answer is asked to take a job."
 SILENCE_PAUSE_S = 10.0
+LEAVE_LIMIT_S = 10.0
+"How long who leaves waits for Slurm to hear that the jobs are to end."
 _LOST = (
     "which jobs of Slurm belong to the run is not known; look for them with 'squeue --me', and end"
     " them with scancel"
@@ -50,6 +51,8 @@ class SubmittedJobs:
     log_nbytes: int = 0
     "Size of the jobs' log when they were submitted."
     is_detached: bool = False
+    submitted_s: float = 0.0
+    "Moment at which they were submitted, seconds since the epoch; 0 where it was not noted."
     user: int = 0
     cluster: str = ""
     "Name of Slurm's cluster."
@@ -68,6 +71,15 @@ class SubmittedJobs:
     def numbers(self) -> list[str]:
         """Numbers of its arrays."""
         return [number for number, _, _ in self.arrays]
+
+    @property
+    def chains(self) -> list[tuple[int, list[tuple[str, int, int]]]]:
+        """The arrays that follow each other, with how many of their elements may run at a time."""
+        number_of = min(len(self.arrays), self.throttle)
+        return [
+            (_share(chain, number_of, self.throttle), list(self.arrays[chain::number_of]))
+            for chain in range(number_of)
+        ]
 
     @property
     def name_of_last(self) -> str:
@@ -114,17 +126,19 @@ class Request:
     last_arguments: Sequence[str] = ()
     last_script: str = ""
     "The same of the job that goes on with the run when its arrays have ended."
+    last_without: Sequence[str] = ()
+    "Variables that would speak for that job, too."
 
 
 def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> SubmittedJobs:
     """Submit as many arrays as Slurm's largest size makes necessary; together they run no more
     elements at a time than the throttle. Raises RunStopped.
     """
-    submitted = replace(submitted, cluster=_insist(commands.cluster))
+    submitted = replace(submitted, cluster=insist(commands.cluster))
     save(folder, submitted)
     try:
         for first, size, throttle, before in pieces(
-            submitted.count, submitted.throttle, _insist(commands.largest_array)
+            submitted.count, submitted.throttle, insist(commands.largest_array)
         ):
             after = []
             if before is not None:
@@ -132,14 +146,14 @@ def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> Submitte
             array = f"--array=0-{size - 1}%{throttle}"
             line = [*request.arguments, f"--job-name={submitted.name}", *after, array]
             job = _Job(submitted.name, request.script_of(first), line, submitted.numbers)
-            number = _insist(job.submit)
+            number = insist(job.submit)
             submitted = replace(submitted, arrays=(*submitted.arrays, (number, first, size)))
             save(folder, submitted)
         if submitted.is_detached:
             submitted = replace(submitted, last=_submit_last(submitted, request))
             save(folder, submitted)
     except BaseException:
-        end(folder, submitted)
+        end(folder, submitted, LEAVE_LIMIT_S)
         raise
     return submitted
 
@@ -148,7 +162,8 @@ def _submit_last(submitted: SubmittedJobs, request: Request) -> str:
     after = ":".join(submitted.numbers)
     name = f"--job-name={submitted.name_of_last}"
     line = [*request.last_arguments, name, f"--dependency=afterany:{after}"]
-    return _insist(_Job(submitted.name_of_last, request.last_script, line, ()).submit)
+    job = _Job(submitted.name_of_last, request.last_script, line, (), request.last_without)
+    return insist(job.submit)
 
 
 @dataclass(slots=True)
@@ -160,6 +175,8 @@ class _Job:
     arguments: Sequence[str]
     known: Sequence[str]
     "Numbers of others of this name."
+    without: Sequence[str] = ()
+    "Variables that would speak for it, too."
     _is_tried: bool = False
 
     def submit(self) -> str:
@@ -172,10 +189,10 @@ class _Job:
             if taken:
                 return taken.pop()
         self._is_tried = True
-        return commands.submit(self.script, self.arguments)
+        return commands.submit(self.script, self.arguments, self.without)
 
 
-def _insist(ask: Callable[[], T]) -> T:
+def insist(ask: Callable[[], T]) -> T:
     """What Slurm answers; one that is silent is asked again for a while. Raises RunStopped."""
     deadline = time.monotonic() + SILENCE_LIMIT_S
     while True:
@@ -199,21 +216,36 @@ def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, 
     first = 0
     for number in range(number_of):
         size = (count - first) // (number_of - number)
-        chain = number % chains
-        share = throttle // chains + (chain < throttle % chains)
         before = None
         if number >= chains:
             before = number - chains
-        yield first, size, share, before
+        yield first, size, _share(number % chains, chains, throttle), before
         first += size
 
 
-def end(folder: Path, submitted: SubmittedJobs) -> None:
-    """Give back all that may be left of a run's jobs, but for the one that this process is. Where
-    Slurm cannot be asked they find by themselves that the run has ended.
+def _share(chain: int, chains: int, throttle: int) -> int:
+    """How many elements of a chain, one of so many, may run at a time."""
+    return throttle // chains + (chain < throttle % chains)
+
+
+def end(folder: Path, submitted: SubmittedJobs, limit_s: float) -> bool:
+    """Give back all that may be left of a run's jobs, but for the one that this process is; whether
+    Slurm has heard of it within the limit. Where it cannot be asked they find by themselves that
+    the run has ended.
     """
-    with suppress(Unanswered):
-        commands.cancel(submitted.name)
-        if submitted.last != os.environ.get("SLURM_JOB_ID"):
-            commands.cancel(submitted.name_of_last)
+    names = [submitted.name]
+    if submitted.is_detached and submitted.last != os.environ.get("SLURM_JOB_ID"):
+        names.append(submitted.name_of_last)
+    are_heard = [_is_heard(name, limit_s) for name in names]
+    if all(are_heard):
         forget(folder)
+    return all(are_heard)
+
+
+def _is_heard(name: str, limit_s: float) -> bool:
+    """Whether Slurm has taken it that jobs of a name are to end."""
+    try:
+        commands.cancel(name, limit_s)
+    except Unanswered:
+        return False
+    return True

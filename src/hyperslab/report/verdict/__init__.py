@@ -89,7 +89,7 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
     found = [
         finding
         for finding in everything
-        if not queueing.is_explained(finding, evidence)
+        if not queueing.is_explained(finding, evidence, everything)
         and not network.is_explained(finding, everything)
     ]
     if summary.makespan_without_startup_s < SHORT_S:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperslab.report.summary import Summary
@@ -10,6 +10,7 @@ from hyperslab.report.verdict.evidence import Evidence
 from hyperslab.report.verdict.finding import NOTABLE, Finding
 from hyperslab.units import show_count, show_seconds, show_share
 
+RULE = "queueing"
 NOTICED_S = 5.0
 "A queue that took less is nobody's concern, and batch systems tell whole seconds."
 GAPS = ("engine-overhead", "between-tasks", "unfed-slots")
@@ -33,7 +34,7 @@ def queueing(evidence: Evidence, summary: Summary) -> list[Finding]:
         return []
     return [
         Finding(
-            "queueing",
+            RULE,
             f"Waiting in {queue['system']}'s queue took {show_seconds(seconds)},"
             f" {show_share(share)} of the makespan.",
             f"The first of {show_count(queue['jobs'], 'job')} began after"
@@ -46,10 +47,14 @@ def queueing(evidence: Evidence, summary: Summary) -> list[Finding]:
     ]
 
 
-def is_explained(finding: Finding, evidence: Evidence) -> bool:
-    """Whether the queue explains what another rule says of slots without a task."""
+def is_explained(finding: Finding, evidence: Evidence, findings: Sequence[Finding]) -> bool:
+    """Whether the queue explains what another rule says of slots without a task, and is one of the
+    findings itself.
+    """
+    if finding.rule not in GAPS or RULE not in {found.rule for found in findings}:
+        return False
     missing_ns = _queue(evidence).get("missing_s", 0.0) * 1e9
-    return finding.rule in GAPS and finding.share <= evidence.share(missing_ns)
+    return finding.share <= evidence.share(missing_ns)
 
 
 def _queue(evidence: Evidence) -> Mapping[str, Any]:

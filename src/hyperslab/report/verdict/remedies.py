@@ -63,6 +63,11 @@ def takes_slots(evidence: Evidence) -> bool:
     return bool(evidence.run.get("takes_slots", not evidence.run.get("connect")))
 
 
+def are_workers_jobs(evidence: Evidence) -> bool:
+    """Whether a batch system has started the workers, that of --connect."""
+    return bool(evidence.run.get("connect")) and takes_slots(evidence)
+
+
 def other_engine(evidence: Evidence) -> str:
     """Flag of an engine that takes --workers, with a space behind it; '' where this one does."""
     if evidence.run.get("has_one_slot"):

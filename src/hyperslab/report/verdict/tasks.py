@@ -268,6 +268,12 @@ def starting(evidence: Evidence, summary: Summary, queued_s: float) -> list[Find
 
 def _quicker_start(evidence: Evidence) -> str:
     same = "It takes the same time however much data there is"
+    if remedies.are_workers_jobs(evidence):
+        return (
+            "Its workers are jobs of a batch system, whose time in the queue is part of it: ask for"
+            " fewer of them (--workers), or for less time and memory of each, or connect to a"
+            " cluster that runs already."
+        )
     if evidence.is_heavy:
         light = "processes or threads"
         if THREADS in evidence.ruled_out:
