@@ -26,11 +26,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hyperslab.apps.files.runs import count_run
 from hyperslab.apps.whole_files import increment_files
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.directory import RunDirectory, save_status
 from hyperslab.driver.measured import Moments, build_trace
 from hyperslab.driver.submission import save_records
+from hyperslab.engines.environment import interpreted
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.formats import is_array_file, module, open_source
 from hyperslab.machine.host import Host, describe
@@ -42,6 +44,9 @@ from hyperslab.workloads import parse_params
 
 IGNORED = ("--sources", "--format", "--granularity")
 "Flags that these programs have no choice of."
+COUNT_FILES = "--count-files"
+IN_SPARK = ("spark-pairs",)
+"Programs whose temporary files have a place, and can be counted."
 
 
 class Asked(NamedTuple):
@@ -57,6 +62,10 @@ class Asked(NamedTuple):
     workload: str = ""
     connect: str = ""
     record_messages: bool = False
+    scratch: str = ""
+    "Place of temporary files, as --scratch of a run says it."
+    count_files: bool = False
+    "Whether operations on files are counted."
 
 
 def main() -> None:
@@ -66,7 +75,11 @@ def main() -> None:
     began_ns = time.monotonic_ns()
     name, *arguments = sys.argv[1:]
     try:
-        PROGRAMS[name](_asked(arguments, began_ns))
+        asked = _asked(arguments, began_ns)
+        _require_known(name, asked)
+        if asked.count_files:
+            sys.exit(_counted(name, arguments, asked.out))
+        PROGRAMS[name](asked)
     except HyperslabError as error:
         print(f"hyperslab: {error}", file=sys.stderr)
         sys.exit(2)
@@ -82,7 +95,8 @@ def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
     parser.add_argument("--blocks", type=int, default=1)
     parser.add_argument("--param", "-p", action="append", default=[])
     parser.add_argument("--connect", default="")
-    for flag in ("--no-report", "--quiet", "--record-messages"):
+    parser.add_argument("--scratch", default="")
+    for flag in ("--no-report", "--quiet", "--record-messages", COUNT_FILES):
         parser.add_argument(flag, action="store_true")
     for flag in IGNORED:
         parser.add_argument(flag)
@@ -99,7 +113,27 @@ def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
         given.workload,
         given.connect,
         given.record_messages,
+        given.scratch,
+        given.count_files,
     )
+
+
+def _require_known(name: str, asked: Asked) -> None:
+    """Raise UsageError for what a program has no use of."""
+    if name in IN_SPARK:
+        return
+    if asked.scratch or asked.count_files:
+        flag = "--scratch" if asked.scratch else COUNT_FILES
+        raise UsageError(f"{name} does not take {flag}: leave it out, or take {IN_SPARK[0]}")
+
+
+def _counted(name: str, arguments: Sequence[str], out: Path) -> int:
+    """Run a program again, under strace, and add to its records what that has counted. Returns its
+    exit status.
+    """
+    code = "from hyperslab.apps.experiment.programs import main; main()"
+    rest = [word for word in arguments if word != COUNT_FILES]
+    return count_run([*interpreted(code), name, *rest], out, has_page=False).status
 
 
 def _files(source: Path) -> list[Path]:
@@ -215,7 +249,7 @@ def rounds_on_spark(asked: Asked) -> None:
     except TypeError as error:
         known = ", ".join(one.name for one in fields(spark_rounds.Rounds)[1:])
         raise UsageError(f"--param: {error}; give {known}") from error
-    spark_rounds.run_rounds(rounds, asked.workers, asked.out, asked.began_ns)
+    spark_rounds.run_rounds(rounds, asked.workers, asked.out, asked.began_ns, asked.scratch)
 
 
 PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
