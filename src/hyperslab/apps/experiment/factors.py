@@ -29,7 +29,7 @@ from hyperslab.storage.scratch.making import AUTO
 from hyperslab.storage.scratch.registry import TMPFS
 from hyperslab.workloads.synth import Format
 
-PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays", "spark-pairs")
+PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays", "spark-pairs", "file-reads")
 "Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."
@@ -308,6 +308,18 @@ def partitions(setting: Setting, level: int) -> Setting:
 def threshold(setting: Setting, level: int) -> Setting:
     """Parameter of programs in Spark."""
     return setting.with_param("threshold", level)
+
+
+@factor("opens", Literal["once", "each"], "A file is opened once, or for each read of file-reads.")
+def opens(setting: Setting, level: str) -> Setting:
+    """Parameter of file-reads."""
+    return setting.with_param("opens", level)
+
+
+@factor("read_size", Text, "Size of the reads of file-reads, such as '64KiB'.")
+def read_size(setting: Setting, level: str) -> Setting:
+    """Parameter of file-reads."""
+    return setting.with_param("read_size", level)
 
 
 @factor("workload", Text, "Function that is run, instead of the spec's.")

@@ -7,22 +7,23 @@
   processes and reduced to their sum.
 - `dask-arrays`: rounds of a computation on plain Dask arrays, on a cluster (`dask_rounds`).
 - `spark-pairs`: rounds of a workload on pairs of keys and values in Spark (`spark_rounds`).
+- `file-reads`: rounds of reads of one file that is opened once, or for every read (`reads`).
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,14 +40,17 @@ from hyperslab.machine.host import Host, describe
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 from hyperslab.trace import Slot, recording, span
-from hyperslab.units import show_count
+from hyperslab.units import show_count, show_list
 from hyperslab.workloads import parse_params
 
 IGNORED = ("--sources", "--format", "--granularity")
 "Flags that these programs have no choice of."
 COUNT_FILES = "--count-files"
-IN_SPARK = ("spark-pairs",)
-"Programs whose temporary files have a place, and can be counted."
+T = TypeVar("T")
+IN_SCRATCH = ("spark-pairs", "file-reads")
+"Programs whose temporary files go where --scratch says."
+COUNTED = ("spark-pairs",)
+"Programs whose operations on files are counted where --count-files says so."
 
 
 class Asked(NamedTuple):
@@ -120,11 +124,11 @@ def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
 
 def _require_known(name: str, asked: Asked) -> None:
     """Raise UsageError for what a program has no use of."""
-    if name in IN_SPARK:
-        return
-    if asked.scratch or asked.count_files:
-        flag = "--scratch" if asked.scratch else COUNT_FILES
-        raise UsageError(f"{name} does not take {flag}: leave it out, or take {IN_SPARK[0]}")
+    given = {"--scratch": asked.scratch, COUNT_FILES: asked.count_files}
+    takers = {"--scratch": IN_SCRATCH, COUNT_FILES: COUNTED}
+    for flag, programs in takers.items():
+        if given[flag] and name not in programs:
+            raise UsageError(f"{name} takes no {flag}: it is for {show_list(programs)}")
 
 
 def _counted(name: str, arguments: Sequence[str], out: Path) -> int:
@@ -231,25 +235,32 @@ def rounds_on_dask(asked: Asked) -> None:
     """Compute in rounds on a Dask cluster. Raises UsageError and RunStopped."""
     from hyperslab.apps.experiment.dask_rounds import Rounds, run_rounds
 
-    given = dict(asked.params)
-    try:
-        rounds = Rounds(asked.workload, **given)
-    except TypeError as error:
-        raise UsageError(f"--param: {error}; give array, chunk, rounds, idle_s or seed") from error
+    rounds = _filled(Rounds, asked)
     run_rounds(rounds, asked.connect, asked.out, asked.record_messages)
 
 
 def rounds_on_spark(asked: Asked) -> None:
     """Compute in rounds in Spark, on this host. Raises UsageError and RunStopped."""
-    from hyperslab.apps.experiment import spark_rounds
+    from hyperslab.apps.experiment.spark_rounds import Rounds, run_rounds
 
-    given = dict(asked.params)
+    rounds = _filled(Rounds, asked)
+    run_rounds(rounds, asked.workers, asked.out, asked.began_ns, asked.scratch)
+
+
+def rounds_of_reads(asked: Asked) -> None:
+    """Read one file in rounds. Raises UsageError and RunStopped."""
+    from hyperslab.apps.experiment.reads import Reads, run_rounds
+
+    run_rounds(_filled(Reads, asked), asked.out, asked.began_ns, asked.scratch)
+
+
+def _filled(kind: Callable[..., T], asked: Asked) -> T:
+    """A record of a workload's name and of parameters, whose fields they are. Raises UsageError."""
     try:
-        rounds = spark_rounds.Rounds(asked.workload, **given)
+        return kind(asked.workload, **asked.params)
     except TypeError as error:
-        known = ", ".join(one.name for one in fields(spark_rounds.Rounds)[1:])
+        known = ", ".join(list(inspect.signature(kind).parameters)[1:])
         raise UsageError(f"--param: {error}; give {known}") from error
-    spark_rounds.run_rounds(rounds, asked.workers, asked.out, asked.began_ns, asked.scratch)
 
 
 PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
@@ -257,6 +268,7 @@ PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
     "h5py": read_by_h5py,
     "dask-arrays": rounds_on_dask,
     "spark-pairs": rounds_on_spark,
+    "file-reads": rounds_of_reads,
 }
 "All of them, by the names that the factor `engine` takes beside those of engines."
 

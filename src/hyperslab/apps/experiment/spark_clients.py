@@ -10,11 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.scratch import excuses, held, surroundings, wish_for_run
+from hyperslab.apps.experiment.temporary import scratch_for
+from hyperslab.apps.scratch import surroundings
 from hyperslab.engines.environment import interpreted
 from hyperslab.errors import RunStopped
 from hyperslab.storage.emulation.program import names_served
@@ -79,7 +80,7 @@ def clients_of(orders: Sequence[Order], scratch: str) -> Iterator[Clients]:
     and RunStopped.
     """
     with ExitStack() as stack:
-        made = [stack.enter_context(_scratch(scratch)) for _ in orders]
+        made = [stack.enter_context(scratch_for(scratch)) for _ in orders]
         started = [_started(order, one) for order, one in zip(orders, made, strict=True)]
         try:
             for process in started:
@@ -91,20 +92,6 @@ def clients_of(orders: Sequence[Order], scratch: str) -> Iterator[Clients]:
             raise
         finally:
             _end(started)
-
-
-@contextmanager
-def _scratch(text: str) -> Iterator[Scratch | None]:
-    """Scratch of a client, and nothing else in its place. Raises UsageError and RunStopped."""
-    if not text:
-        yield None
-        return
-    wish = replace(wish_for_run(text, 0), nbytes=None, fallback=None)
-    with held(wish) as made:
-        told = excuses(made)
-        if told:
-            raise RunStopped(told[0])
-        yield made
 
 
 def _started(order: Order, scratch: Scratch | None) -> subprocess.Popen[str]:

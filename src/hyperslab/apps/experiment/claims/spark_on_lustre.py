@@ -28,12 +28,14 @@ from hyperslab.apps.experiment.claims.claim import (
 from hyperslab.apps.experiment.comparison import CellResult, Verdict
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval
+from hyperslab.plan.written import parse_size
 from hyperslab.units import show_count
 
 SCRATCH = "spark-on-lustre/scratch"
 CLIENTS = "spark-on-lustre/clients"
 CAUSE = "spark-on-lustre/cause"
 OPERATIONS = "spark-on-lustre/operations"
+OPENING = "spark-on-lustre/opening"
 SHARED, IMAGE, MEMORY, DISK = "shared", "image:shared", "tmpfs", "local"
 "Levels of the factor scratch."
 USUAL, SLOW_NAMES, NARROW = "usual", "slow-names", "narrow"
@@ -48,6 +50,10 @@ MOST = 1.6
 "Time with one file on shared storage over that in memory, in the paper."
 FEW = 0.01
 "Share of operations up to which they are hardly any."
+LARGE_NBYTES = 10**6
+"Size of reads from which on opening costs nothing, in the paper."
+POOLED = 0.05
+"Opens for each read up to which a file is kept open."
 NEAR = 0.01
 "Relative difference of counts that other files of Spark's make."
 
@@ -71,17 +77,28 @@ def _of(workloads: Sequence[str], judge: Callable[..., Judged]) -> Callable[[Evi
 
 
 Ratios = Mapping[int, float]
-"Times on one scratch over those on another, by replicate."
+"Times at one level over those at another, by replicate."
 
 
-def _slowdowns(evidence: Evidence, slow: str, fast: str, **levels: Level) -> Ratios:
-    here = evidence.cell(scratch=slow, **levels)
-    there = evidence.cell(scratch=fast, **levels)
+def _ratios(
+    evidence: Evidence, factor: str, level: Level, reference: Level, **others: Level
+) -> Ratios:
+    here = evidence.cell(**{**others, factor: level})
+    there = evidence.cell(**{**others, factor: reference})
     if here is None or there is None:
         return {}
     own = here.by_replicate(ROUND)
     other = there.by_replicate(ROUND)
     return {one: own[one] / other[one] for one in sorted(own.keys() & other.keys())}
+
+
+def _slowdowns(evidence: Evidence, slow: str, fast: str, **others: Level) -> Ratios:
+    return _ratios(evidence, "scratch", slow, fast, **others)
+
+
+def _penalties(evidence: Evidence, scratch: str, read_size: Level) -> Ratios:
+    """Times with a file opened for every read over those with one that stays open."""
+    return _ratios(evidence, "opens", "each", "once", scratch=scratch, read_size=read_size)
 
 
 def _show(ratios: Ratios) -> str:
@@ -297,6 +314,71 @@ def _served(evidence: Evidence, scratch: str) -> list[float]:
     return [number for number in told if number is not None]
 
 
+def _sizes(evidence: Evidence) -> list[Level]:
+    """Sizes of reads, smallest first."""
+    return sorted(evidence.levels("read_size"), key=_nbytes)
+
+
+def _nbytes(size: Level) -> int:
+    return parse_size("read_size", str(size))
+
+
+def _small_reads(evidence: Evidence) -> Judged:
+    """Look at what an open for every read costs, by the size of the reads."""
+    ends = [(str(size), _penalties(evidence, SHARED, size)) for size in _sizes(evidence)]
+    known = [(f"reads of {size}", ratios) for size, ratios in ends if ratios]
+    if len(known) < 2:
+        return Judged("not tested", [NOT_RUN])
+    found = rising("Time with an open for every read over that with one", known[-1], known[0])
+    told = [f"{name}: {_show(ratios)} as long." for name, ratios in known]
+    return Judged(found.outcome, [*found.evidence, *told])
+
+
+def _large_reads(evidence: Evidence) -> Judged:
+    found = [
+        one
+        for size in _sizes(evidence)
+        if _nbytes(size) >= LARGE_NBYTES
+        for one in evidence.beside("opens", "each", "once", ROUND, read_size=size)
+    ]
+    return expecting({"equivalent", "faster"}, found)
+
+
+def _reads_in_image(evidence: Evidence) -> Judged:
+    """Look at the smallest reads, on which opening weighs most."""
+    size = _sizes(evidence)[0]
+    plain, image, disk = (_penalties(evidence, one, size) for one in (SHARED, IMAGE, DISK))
+    both = sorted(plain.keys() & image.keys())
+    if not both:
+        return Judged("not tested", [NOT_RUN])
+    told = (
+        f"Reads of {size} take {_show(plain)} as long with an open for each on shared storage,"
+        f" {_show(image)} in one file on it"
+    )
+    if disk:
+        told += f", {_show(disk)} on a local disk"
+    return judged_contrasts([Contrast(f"{told}.", [math.log(plain[n] / image[n]) for n in both])])
+
+
+def _pool(evidence: Evidence) -> Judged:
+    """Look at how often a file is opened by a reader that keeps it, and by one that does not."""
+    kept, each = (_opens_per_read(evidence, one) for one in ("once", "each"))
+    if not kept or not each:
+        return Judged("not tested", ["No trial has counted how often files were opened."])
+    told = (
+        f"hyperslab's views open a file {fmean(kept):.2f} times for each read of a view that is"
+        f" kept, and {fmean(each):.2f} times where a view is made for every read."
+    )
+    is_so = fmean(kept) <= POOLED and fmean(each) >= 1
+    return Judged("reproduced" if is_so else "refuted", [told])
+
+
+def _opens_per_read(evidence: Evidence, opens: str) -> list[float]:
+    cell = evidence.cell(opens=opens, workload="hyperslab")
+    told = [one.numbers.get("opens_per_read") for one in cell.done] if cell is not None else []
+    return [number for number in told if number is not None]
+
+
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
     """What follows for whoever runs Spark on shared storage, with the evidence."""
     return list(advised(ADVICE, found))
@@ -423,6 +505,32 @@ CLAIMS = (
         SCRATCH,
         _hit_harder(SHARED, IMAGE, SUMS_OF_NUMBERS, (SUMS,)),
         "no number in the text (Fig. 7)",
+    ),
+    Claim(
+        "An open for every read costs more, the smaller the reads are, on shared storage.",
+        OPENING,
+        _small_reads,
+        "a penalty that grows as reads shrink (Fig. 4)",
+    ),
+    Claim(
+        "From reads of a megabyte on, it costs nothing.",
+        OPENING,
+        _large_reads,
+        "no penalty from 1 MB on (Fig. 4)",
+    ),
+    Claim(
+        "In one file on shared storage opening costs less.",
+        OPENING,
+        _reads_in_image,
+        "no penalty (Fig. 4)",
+    ),
+    Claim(
+        "A pool of open files saves opening them (the authors' earlier work; here hyperslab's own"
+        " reader).",
+        OPENING,
+        _pool,
+        "no number (in its text)",
+        is_of_times=False,
     ),
     Claim(
         "A reader of text opens two files for a partition, one of Parquet four.",
