@@ -29,7 +29,14 @@ from hyperslab.storage.scratch.making import AUTO
 from hyperslab.storage.scratch.registry import TMPFS
 from hyperslab.workloads.synth import Format
 
-PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays", "spark-pairs", "file-reads")
+PROGRAMS = (
+    "spark-binary-files",
+    "h5py",
+    "dask-arrays",
+    "spark-pairs",
+    "spark-mllib",
+    "file-reads",
+)
 "Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."

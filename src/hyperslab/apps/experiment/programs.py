@@ -7,6 +7,7 @@
   processes and reduced to their sum.
 - `dask-arrays`: rounds of a computation on plain Dask arrays, on a cluster (`dask_rounds`).
 - `spark-pairs`: rounds of a workload on pairs of keys and values in Spark (`spark_rounds`).
+- `spark-mllib`: the same of Spark's library for machine learning.
 - `file-reads`: rounds of reads of one file that is opened once, or for every read (`reads`).
 """
 
@@ -47,10 +48,9 @@ IGNORED = ("--sources", "--format", "--granularity")
 "Flags that these programs have no choice of."
 COUNT_FILES = "--count-files"
 T = TypeVar("T")
-IN_SCRATCH = ("spark-pairs", "file-reads")
+IN_SPARK = ("spark-pairs", "spark-mllib")
+IN_SCRATCH = (*IN_SPARK, "file-reads")
 "Programs whose temporary files go where --scratch says."
-COUNTED = ("spark-pairs",)
-"Programs whose operations on files are counted where --count-files says so."
 
 
 class Asked(NamedTuple):
@@ -125,7 +125,7 @@ def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
 def _require_known(name: str, asked: Asked) -> None:
     """Raise UsageError for what a program has no use of."""
     given = {"--scratch": asked.scratch, COUNT_FILES: asked.count_files}
-    takers = {"--scratch": IN_SCRATCH, COUNT_FILES: COUNTED}
+    takers = {"--scratch": IN_SCRATCH, COUNT_FILES: IN_SPARK}
     for flag, programs in takers.items():
         if given[flag] and name not in programs:
             raise UsageError(f"{name} takes no {flag}: it is for {show_list(programs)}")
@@ -239,12 +239,13 @@ def rounds_on_dask(asked: Asked) -> None:
     run_rounds(rounds, asked.connect, asked.out, asked.record_messages)
 
 
-def rounds_on_spark(asked: Asked) -> None:
+def rounds_on_spark(program: str, asked: Asked) -> None:
     """Compute in rounds in Spark, on this host. Raises UsageError and RunStopped."""
-    from hyperslab.apps.experiment.spark_rounds import Rounds, run_rounds
+    from hyperslab.apps.experiment.spark_rounds import run_rounds
+    from hyperslab.apps.experiment.spark_work import Rounds
 
     rounds = _filled(Rounds, asked)
-    run_rounds(rounds, asked.workers, asked.out, asked.began_ns, asked.scratch)
+    run_rounds(program, rounds, asked.workers, asked.out, asked.began_ns, asked.scratch)
 
 
 def rounds_of_reads(asked: Asked) -> None:
@@ -267,7 +268,7 @@ PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
     "spark-binary-files": binary_files,
     "h5py": read_by_h5py,
     "dask-arrays": rounds_on_dask,
-    "spark-pairs": rounds_on_spark,
+    **{name: partial(rounds_on_spark, name) for name in IN_SPARK},
     "file-reads": rounds_of_reads,
 }
 "All of them, by the names that the factor `engine` takes beside those of engines."

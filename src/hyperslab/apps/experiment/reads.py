@@ -201,11 +201,12 @@ def _opened(name: str, task: Task) -> dict[str, float]:
     if strace.why_not():
         return {}
     fewer = task._replace(reads=COUNTED)
-    words = [*interpreted(_PROGRAM), name, _told(fewer)]
+    words = [*interpreted(_PROGRAM), name, told(fewer)]
     return {"opens_per_read": opens_of(words, task.path) / COUNTED}
 
 
-def _told(task: Task) -> str:
+def told(task: Task) -> str:
+    """A task as text, for another process."""
     return json.dumps([str(task.path), *task[1:]])
 
 

@@ -1,7 +1,8 @@
 """Client: a Spark that computes rounds of a workload when it is told to, as a process of its own.
 
-It says in a line when it is ready; each line that it reads is a round, after which it answers in a
-line. It ends when there are no more lines.
+It says in a line when it is ready. Each line that it reads is a word, after which it answers in a
+line: to compute, or to look whether what has been computed is right. It ends when there are no more
+lines.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from hyperslab.apps.experiment.spark_clients import FAILED, Order
-from hyperslab.apps.experiment.spark_rounds import Rounds, sized
+from hyperslab.apps.experiment.spark_clients import CHECK, FAILED, Order
+from hyperslab.apps.experiment.spark_work import Rounds, Work, work_of
 from hyperslab.connectors.spark import session
-from hyperslab.connectors.spark.key_values import WORKLOADS, Found, table_of
 from hyperslab.errors import HyperslabError, RunStopped
 
 
@@ -47,21 +47,22 @@ def _tell(answers: TextIO, answer: dict[str, str]) -> None:
 
 
 def _served(order: Order) -> Iterator[None]:
-    """Be ready once, and then after every round. Raises UsageError, and RunStopped for a wrong
+    """Be ready once, and then after every word. Raises UsageError, and RunStopped for a wrong
     result.
     """
     asked = Rounds(**order.asked)
-    size = sized(asked)
-    workload = WORKLOADS[asked.workload]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with session(f"local[{order.workers}]", _settings(asked, order.events)) as started:
-        context = started.sparkContext
-        expected = workload.expected(table_of(context, size), size)
+        work = work_of(order.program, asked, started)
+        found: Any = None
         yield
-        for _ in sys.stdin:
-            require(asked.workload, workload.run(context, size), expected)
+        for word in sys.stdin:
+            if word.strip() == CHECK:
+                require_right(asked.workload, work, found)
+                gc.collect()
+            else:
+                found = work.run()
             yield
-            gc.collect()
 
 
 def _settings(asked: Rounds, events: str) -> dict[str, str]:
@@ -81,7 +82,8 @@ def _settings(asked: Rounds, events: str) -> dict[str, str]:
     return settings
 
 
-def require(name: str, found: Found, expected: Found) -> None:
+def require_right(name: str, work: Work, found: Any) -> None:
     """Raise RunStopped for a result that is not the expected one."""
-    if found != expected:
-        raise RunStopped(f"{name}: the result is {found}, not {expected}")
+    wrong = work.wrong(found)
+    if wrong:
+        raise RunStopped(f"{name}: {wrong}")

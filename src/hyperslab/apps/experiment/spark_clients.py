@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from hyperslab.storage.scratch.registry import Scratch
 
 FAILED = "failed"
 "Key of an answer that says why a client cannot go on."
+COMPUTE, CHECK = "compute", "check"
+"Words that clients are told."
 _PROGRAM = "from hyperslab.apps.experiment.spark_client import main; main()"
 
 
@@ -31,6 +33,7 @@ _PROGRAM = "from hyperslab.apps.experiment.spark_client import main; main()"
 class Order:
     """What one of the clients is told."""
 
+    program: str
     asked: dict[str, Any]
     "Fields of the rounds that are asked for."
     workers: int
@@ -39,7 +42,7 @@ class Order:
 
     def text(self) -> str:
         """The order as JSON."""
-        return json.dumps({"asked": self.asked, "workers": self.workers, "events": self.events})
+        return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Order:
@@ -56,11 +59,18 @@ class Clients:
     "Directories on the storage that holds their scratch."
 
     def compute(self) -> None:
-        """Have all of them compute, until the last one is done. Raises RunStopped for a wrong
+        """Have all of them compute, until the last one is done. Raises RunStopped."""
+        self._tell(COMPUTE)
+
+    def check(self) -> None:
+        """Have all of them look at what they have computed. Raises RunStopped for a wrong
         result.
         """
+        self._tell(CHECK)
+
+    def _tell(self, word: str) -> None:
         for process in self.processes:
-            _go(process)
+            _say(process, word)
         for process in self.processes:
             _answer(process)
 
@@ -109,11 +119,11 @@ def _started(order: Order, scratch: Scratch | None) -> subprocess.Popen[str]:
     )
 
 
-def _go(process: subprocess.Popen[str]) -> None:
-    """Have a client begin a round; one that has ended says so when it is to answer."""
+def _say(process: subprocess.Popen[str], word: str) -> None:
+    """Tell a client a word; one that has ended says so when it is to answer."""
     assert process.stdin is not None
     with suppress(BrokenPipeError):
-        process.stdin.write("\n")
+        process.stdin.write(f"{word}\n")
         process.stdin.flush()
 
 

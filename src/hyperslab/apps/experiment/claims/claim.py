@@ -273,3 +273,25 @@ def show_mean(values: Sequence[float]) -> str:
     if interval.low is None or interval.high is None:
         return text
     return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
+
+
+Ratios = Mapping[int, float]
+"Times at one level over those at another, by replicate."
+
+
+def ratios_of(
+    evidence: Evidence, factor: str, level: Level, reference: Level, **others: Level
+) -> Ratios:
+    """Median rounds at a level over those at another, all else alike."""
+    here = evidence.cell(**{**others, factor: level})
+    there = evidence.cell(**{**others, factor: reference})
+    if here is None or there is None:
+        return {}
+    own = here.by_replicate(ROUND)
+    other = there.by_replicate(ROUND)
+    return {one: own[one] / other[one] for one in sorted(own.keys() & other.keys())}
+
+
+def show_ratios(ratios: Ratios) -> str:
+    """Mean of ratios with the bounds of its 95 % interval."""
+    return show_interval(ratio_interval(list(ratios.values()), [1.0] * len(ratios)))

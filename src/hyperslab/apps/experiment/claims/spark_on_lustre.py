@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
-from hyperslab.apps.experiment.answer import show_interval
+from hyperslab.apps.experiment.claims import opened_files, shuffled_files
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
     ROUND,
     Claim,
     Contrast,
     Evidence,
+    Judge,
     Judged,
     Outcome,
+    Ratios,
     advised,
-    counted,
     expecting,
     expecting_each,
     judged_contrasts,
-    outcome_of,
+    ratios_of,
     rising,
+    show_ratios,
     untestable,
 )
-from hyperslab.apps.experiment.comparison import CellResult, Verdict
+from hyperslab.apps.experiment.claims.opened_files import DISK
+from hyperslab.apps.experiment.claims.shuffled_files import IMAGE, SHARED, WORST
+from hyperslab.apps.experiment.comparison import Verdict
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import ratio_interval
-from hyperslab.plan.written import parse_size
 from hyperslab.units import show_count
 
 SCRATCH = "spark-on-lustre/scratch"
@@ -36,11 +37,10 @@ CLIENTS = "spark-on-lustre/clients"
 CAUSE = "spark-on-lustre/cause"
 OPERATIONS = "spark-on-lustre/operations"
 OPENING = "spark-on-lustre/opening"
-SHARED, IMAGE, MEMORY, DISK = "shared", "image:shared", "tmpfs", "local"
-"Levels of the factor scratch."
+MLLIB = "spark-on-lustre/mllib"
+MEMORY = "tmpfs"
 USUAL, SLOW_NAMES, NARROW = "usual", "slow-names", "narrow"
-"Levels of it where metadata or bandwidth are worse."
-WORST = "group-by-worst"
+"Levels of the factor scratch where metadata or bandwidth are worse."
 NAIVE, SUMS, SUMS_OF_NUMBERS = "agg-by-key-naive", "agg-by-key", "agg-by-key-int"
 SHUFFLING = (SUMS, SUMS_OF_NUMBERS, NAIVE)
 "Workloads that the paper has seen slow down."
@@ -48,20 +48,18 @@ STILL = ("scheduling-throughput", "count", "count-with-filter")
 "Workloads that shuffle nothing."
 MOST = 1.6
 "Time with one file on shared storage over that in memory, in the paper."
-FEW = 0.01
-"Share of operations up to which they are hardly any."
-LARGE_NBYTES = 10**6
-"Size of reads from which on opening costs nothing, in the paper."
-POOLED = 0.05
-"Opens for each read up to which a file is kept open."
-NEAR = 0.01
-"Relative difference of counts that other files of Spark's make."
+SLOWED = ("lda", "pic", "summary-statistics", "spearman", "prefix-span")
+"Workloads of MLlib that the paper has seen slow down on Comet."
+GAINING = ("lda", "pic", "spearman", "chi-sq-feature", "prefix-span")
+"Workloads of MLlib that gained on Cori."
 
 
-def _by_scratch(level: str, reference: str, wanted: Collection[Verdict]) -> Callable[..., Judged]:
+def _by_scratch(
+    level: str, reference: str, wanted: Collection[Verdict], workloads: Sequence[str] = (WORST,)
+) -> Judge:
     """Judge workloads by their time on one scratch beside that on another."""
 
-    def judge(evidence: Evidence, workloads: Sequence[str] = (WORST,)) -> Judged:
+    def judge(evidence: Evidence) -> Judged:
         found = [
             one
             for workload in workloads
@@ -72,44 +70,15 @@ def _by_scratch(level: str, reference: str, wanted: Collection[Verdict]) -> Call
     return judge
 
 
-def _of(workloads: Sequence[str], judge: Callable[..., Judged]) -> Callable[[Evidence], Judged]:
-    return lambda evidence: judge(evidence, workloads)
-
-
-Ratios = Mapping[int, float]
-"Times at one level over those at another, by replicate."
-
-
-def _ratios(
-    evidence: Evidence, factor: str, level: Level, reference: Level, **others: Level
-) -> Ratios:
-    here = evidence.cell(**{**others, factor: level})
-    there = evidence.cell(**{**others, factor: reference})
-    if here is None or there is None:
-        return {}
-    own = here.by_replicate(ROUND)
-    other = there.by_replicate(ROUND)
-    return {one: own[one] / other[one] for one in sorted(own.keys() & other.keys())}
-
-
 def _slowdowns(evidence: Evidence, slow: str, fast: str, **others: Level) -> Ratios:
-    return _ratios(evidence, "scratch", slow, fast, **others)
-
-
-def _penalties(evidence: Evidence, scratch: str, read_size: Level) -> Ratios:
-    """Times with a file opened for every read over those with one that stays open."""
-    return _ratios(evidence, "opens", "each", "once", scratch=scratch, read_size=read_size)
-
-
-def _show(ratios: Ratios) -> str:
-    return show_interval(ratio_interval(list(ratios.values()), [1.0] * len(ratios)))
+    return ratios_of(evidence, "scratch", slow, fast, **others)
 
 
 def _at_most(found: Mapping[str, Ratios]) -> Judged:
     """Judge that ratios, told by what they are of, are no greater than the paper's."""
     contrasts = [
         Contrast(
-            f"{what}: one file on shared storage takes {_show(ratios)} as long as memory.",
+            f"{what}: one file on shared storage takes {show_ratios(ratios)} as long as memory.",
             [math.log(MOST / ratio) for ratio in ratios.values()],
         )
         for what, ratios in found.items()
@@ -128,7 +97,7 @@ def _image_scales(evidence: Evidence) -> Judged:
     return _at_most({show_count(int(most), "client"): ratios})
 
 
-def _hit_harder(slow: str, fast: str, first: str, others: Sequence[str]) -> Callable[..., Judged]:
+def _hit_harder(slow: str, fast: str, first: str, others: Sequence[str]) -> Judge:
     """Judge that a workload loses more by a scratch than others do."""
 
     def judge(evidence: Evidence) -> Judged:
@@ -139,7 +108,10 @@ def _hit_harder(slow: str, fast: str, first: str, others: Sequence[str]) -> Call
             both = sorted(own.keys() & theirs.keys())
             if not both:
                 continue
-            told = f"{first} takes {_show(own)} as long as on {fast}, {other} {_show(theirs)}."
+            told = (
+                f"{first} takes {show_ratios(own)} as long on {slow} as on {fast}, {other}"
+                f" {show_ratios(theirs)}."
+            )
             contrasts.append(Contrast(told, [math.log(own[n] / theirs[n]) for n in both]))
         return judged_contrasts(contrasts)
 
@@ -154,7 +126,7 @@ def _growth(evidence: Evidence) -> Judged:
     if len(known) < 2:
         return Judged("not tested", [NOT_RUN])
     found = rising("Time on shared storage over that in memory", known[0], known[-1])
-    told = [f"{name}: {_show(ratios)} as long as in memory." for name, ratios in known[1:-1]]
+    told = [f"{name}: {show_ratios(ratios)} as long as in memory." for name, ratios in known[1:-1]]
     return Judged(found.outcome, [*found.evidence, *told, *_idle(evidence)])
 
 
@@ -189,194 +161,6 @@ def _cause(evidence: Evidence) -> Judged:
         if name in evidence.tiers and evidence.tiers[name].emulate
     ]
     return Judged(judged.outcome, [*judged.evidence, *asked])
-
-
-class Shuffle(NamedTuple):
-    """What was counted of one shuffle."""
-
-    partitions: int
-    "Number of map tasks, and of reduce tasks."
-    is_sorted: bool
-    "Whether there are more reduce tasks than the threshold up to which each has a file at first."
-    numbers: Mapping[str, float]
-
-    @property
-    def words(self) -> str:
-        """The shuffle in words."""
-        how = "beyond the threshold" if self.is_sorted else "up to the threshold"
-        return f"M = R = {self.partitions}, {how}"
-
-
-def _shuffles(evidence: Evidence) -> list[Shuffle]:
-    """All that were counted: means of trials, which differ by what else Spark writes."""
-    found = []
-    for result in evidence.answer.results:
-        numbers = _counts(result)
-        if numbers:
-            partitions = int(result.cell.levels["partitions"])
-            is_sorted = partitions > int(result.cell.levels["threshold"])
-            found.append(Shuffle(partitions, is_sorted, numbers))
-    return found
-
-
-def _counts(result: CellResult) -> dict[str, float]:
-    counted_in = [one for one in result.done if "shuffle_opens" in one.numbers]
-    names = [name for one in counted_in[:1] for name in one.numbers if name.startswith("shuffle_")]
-    return {name: fmean(_number(one.numbers[name]) for one in counted_in) for name in names}
-
-
-def _number(value: float | None) -> float:
-    return value or 0.0
-
-
-def _judged_counts(
-    evidence: Evidence, name: str, formula: Callable[[Shuffle], tuple[str, int]]
-) -> Judged:
-    """Judge that counts are those of a formula."""
-    shuffles = _shuffles(evidence)
-    if not shuffles:
-        return Judged("not tested", ["No trial has counted operations on files."])
-    signs = []
-    told = []
-    for one in shuffles:
-        words, expected = formula(one)
-        found = one.numbers[name]
-        signs.append(abs(found / expected - 1) <= NEAR)
-        told.append(f"{one.words}: {found:,.0f}; {words} = {expected:,}.")
-    return Judged(outcome_of(signs), [*counted(signs), *told])
-
-
-def _opens(evidence: Evidence) -> Judged:
-    """Look at how often shuffled files are opened: as often as map tasks times reduce tasks."""
-    return _judged_counts(evidence, "shuffle_opens", _opens_of)
-
-
-def _opens_of(one: Shuffle) -> tuple[str, int]:
-    pairs = one.partitions**2
-    if one.is_sorted:
-        return "2 M R", 2 * pairs
-    return "3 M R", 3 * pairs
-
-
-def _reads(evidence: Evidence) -> Judged:
-    """Look at reduce tasks alone: every block is read by opening an index and data."""
-    return _judged_counts(
-        evidence, "shuffle_read_opens", lambda one: ("2 M R", 2 * one.partitions**2)
-    )
-
-
-def _files(evidence: Evidence) -> Judged:
-    """Look at how many files are made: as many as tasks, or as pairs of tasks."""
-    found = _judged_counts(
-        evidence, "shuffle_creates", lambda one: ("3 M", 3 * one.partitions)
-    )
-    if found.outcome == "not tested":
-        return found
-    told = (
-        "Up to the threshold (spark.shuffle.sort.bypassMergeThreshold, 200 reduce tasks by default;"
-        " the paper has set 0) Spark makes M R more, and removes them again."
-    )
-    return Judged(found.outcome, [*found.evidence, told])
-
-
-def _always_written(evidence: Evidence) -> Judged:
-    shuffles = _shuffles(evidence)
-    if not shuffles:
-        return Judged("not tested", ["No trial has counted operations on files."])
-    signs = [one.numbers["shuffle_creates"] > 0 for one in shuffles]
-    told = [
-        f"{one.words}: {one.numbers['shuffle_write_operations']:,.0f} operations to write,"
-        f" {one.numbers['shuffle_read_operations']:,.0f} to read, of data that fit in memory many"
-        " times."
-        for one in shuffles
-    ]
-    return Judged(outcome_of(signs), [*counted(signs), *told])
-
-
-def _one_open(evidence: Evidence) -> Judged:
-    """Look at what the metadata server of an emulated tier is asked for in a round."""
-    served = [_served(evidence, level) for level in (SHARED, IMAGE)]
-    if not all(served):
-        return Judged("not tested", ["No trial was on an emulated tier, which counts."])
-    plain, image = (fmean(values) for values in served)
-    told = (
-        f"A round asks the shared storage for {plain:,.0f} operations on names with plain files,"
-        f" and for {image:,.1f} with one file."
-    )
-    return Judged("reproduced" if image <= FEW * plain else "refuted", [told])
-
-
-def _served(evidence: Evidence, scratch: str) -> list[float]:
-    cell = evidence.cell(scratch=scratch, workload=WORST)
-    if cell is None:
-        return []
-    told = [one.numbers.get("tier_operations") for one in (*cell.done, *cell.rejected)]
-    return [number for number in told if number is not None]
-
-
-def _sizes(evidence: Evidence) -> list[Level]:
-    """Sizes of reads, smallest first."""
-    return sorted(evidence.levels("read_size"), key=_nbytes)
-
-
-def _nbytes(size: Level) -> int:
-    return parse_size("read_size", str(size))
-
-
-def _small_reads(evidence: Evidence) -> Judged:
-    """Look at what an open for every read costs, by the size of the reads."""
-    ends = [(str(size), _penalties(evidence, SHARED, size)) for size in _sizes(evidence)]
-    known = [(f"reads of {size}", ratios) for size, ratios in ends if ratios]
-    if len(known) < 2:
-        return Judged("not tested", [NOT_RUN])
-    found = rising("Time with an open for every read over that with one", known[-1], known[0])
-    told = [f"{name}: {_show(ratios)} as long." for name, ratios in known]
-    return Judged(found.outcome, [*found.evidence, *told])
-
-
-def _large_reads(evidence: Evidence) -> Judged:
-    found = [
-        one
-        for size in _sizes(evidence)
-        if _nbytes(size) >= LARGE_NBYTES
-        for one in evidence.beside("opens", "each", "once", ROUND, read_size=size)
-    ]
-    return expecting({"equivalent", "faster"}, found)
-
-
-def _reads_in_image(evidence: Evidence) -> Judged:
-    """Look at the smallest reads, on which opening weighs most."""
-    size = _sizes(evidence)[0]
-    plain, image, disk = (_penalties(evidence, one, size) for one in (SHARED, IMAGE, DISK))
-    both = sorted(plain.keys() & image.keys())
-    if not both:
-        return Judged("not tested", [NOT_RUN])
-    told = (
-        f"Reads of {size} take {_show(plain)} as long with an open for each on shared storage,"
-        f" {_show(image)} in one file on it"
-    )
-    if disk:
-        told += f", {_show(disk)} on a local disk"
-    return judged_contrasts([Contrast(f"{told}.", [math.log(plain[n] / image[n]) for n in both])])
-
-
-def _pool(evidence: Evidence) -> Judged:
-    """Look at how often a file is opened by a reader that keeps it, and by one that does not."""
-    kept, each = (_opens_per_read(evidence, one) for one in ("once", "each"))
-    if not kept or not each:
-        return Judged("not tested", ["No trial has counted how often files were opened."])
-    told = (
-        f"hyperslab's views open a file {fmean(kept):.2f} times for each read of a view that is"
-        f" kept, and {fmean(each):.2f} times where a view is made for every read."
-    )
-    is_so = fmean(kept) <= POOLED and fmean(each) >= 1
-    return Judged("reproduced" if is_so else "refuted", [told])
-
-
-def _opens_per_read(evidence: Evidence, opens: str) -> list[float]:
-    cell = evidence.cell(opens=opens, workload="hyperslab")
-    told = [one.numbers.get("opens_per_read") for one in cell.done] if cell is not None else []
-    return [number for number in told if number is not None]
 
 
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
@@ -414,35 +198,35 @@ CLAIMS = (
     Claim(
         "Shuffled files are opened as often as there are pairs of a map and a reduce task.",
         OPERATIONS,
-        _opens,
+        shuffled_files.opens,
         "O(tasks²) (in its text)",
         is_of_times=False,
     ),
     Claim(
         "Every reduce task opens files of every map task.",
         OPERATIONS,
-        _reads,
+        shuffled_files.reads,
         "O(tasks²) (in its text)",
         is_of_times=False,
     ),
     Claim(
         "The number of shuffled files grows with the number of tasks, not with that of pairs.",
         OPERATIONS,
-        _files,
+        shuffled_files.files,
         "O(tasks) (in its text)",
         is_of_times=False,
     ),
     Claim(
         "Shuffled files are always written, however much memory is free.",
         OPERATIONS,
-        _always_written,
+        shuffled_files.always_written,
         "no number (in its text)",
         is_of_times=False,
     ),
     Claim(
         "Sums by key take longer on shared storage than on a local disk.",
         SCRATCH,
-        _of(SHUFFLING, _by_scratch(SHARED, DISK, {"slower"})),
+        _by_scratch(SHARED, DISK, {"slower"}, SHUFFLING),
         "agg-by-key-naive 12 times on 16 nodes of Comet (Fig. 3)",
     ),
     Claim(
@@ -454,14 +238,14 @@ CLAIMS = (
     Claim(
         "What shuffles nothing takes as long on shared storage.",
         SCRATCH,
-        _of(STILL, _by_scratch(SHARED, DISK, {"equivalent", "faster"})),
+        _by_scratch(SHARED, DISK, {"equivalent", "faster"}, STILL),
         "unaffected (Fig. 3)",
     ),
     Claim(
         "Sorting by key shuffles, too, and takes longer on shared storage (not in the paper by"
         " name).",
         SCRATCH,
-        _of(("sort-by-key",), _by_scratch(SHARED, DISK, {"slower"})),
+        _by_scratch(SHARED, DISK, {"slower"}, ("sort-by-key",)),
     ),
     Claim(
         CURE,
@@ -490,14 +274,14 @@ CLAIMS = (
     Claim(
         "Such a file asks the metadata server for hardly anything.",
         SCRATCH,
-        _one_open,
+        shuffled_files.one_open,
         "a single open for each node (in its text)",
         is_of_times=False,
     ),
     Claim(
         "Sums by key gain from such a file.",
         SCRATCH,
-        _of((SUMS, SUMS_OF_NUMBERS), _by_scratch(IMAGE, SHARED, {"faster"})),
+        _by_scratch(IMAGE, SHARED, {"faster"}, (SUMS, SUMS_OF_NUMBERS)),
         "on many cores of Cori (Fig. 7)",
     ),
     Claim(
@@ -507,28 +291,47 @@ CLAIMS = (
         "no number in the text (Fig. 7)",
     ),
     Claim(
+        "Of MLlib, lda, pic, summary statistics, spearman and prefix-span take longer on shared"
+        " storage than on a local disk.",
+        MLLIB,
+        _by_scratch(SHARED, DISK, {"slower"}, SLOWED),
+        "no number in the text (Fig. 5)",
+    ),
+    Claim(
+        "lda, pic, spearman, chi-sq-feature and prefix-span gain from one file.",
+        MLLIB,
+        _by_scratch(IMAGE, SHARED, {"faster"}, GAINING),
+        "no number in the text (Fig. 8)",
+    ),
+    Claim(
+        "These scale better with one file on shared storage than with local disks (weak scaling).",
+        "",
+        untestable("It needs nodes: clients of one machine share its processors."),
+        "no number in the text (Fig. 9)",
+    ),
+    Claim(
         "An open for every read costs more, the smaller the reads are, on shared storage.",
         OPENING,
-        _small_reads,
+        opened_files.small_reads,
         "a penalty that grows as reads shrink (Fig. 4)",
     ),
     Claim(
         "From reads of a megabyte on, it costs nothing.",
         OPENING,
-        _large_reads,
+        opened_files.large_reads,
         "no penalty from 1 MB on (Fig. 4)",
     ),
     Claim(
         "In one file on shared storage opening costs less.",
         OPENING,
-        _reads_in_image,
+        opened_files.in_image,
         "no penalty (Fig. 4)",
     ),
     Claim(
         "A pool of open files saves opening them (the authors' earlier work; here hyperslab's own"
         " reader).",
         OPENING,
-        _pool,
+        opened_files.pool,
         "no number (in its text)",
         is_of_times=False,
     ),
