@@ -1,5 +1,5 @@
-"""Clients: Sparks that compute the same at the same time, each a process with scratch of its own, as
-on a node of its own.
+"""Clients: Sparks that compute the same at the same time, each a process with scratch of its own,
+as on a node of its own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import PAGE, add_to_trace, load_records, write_report
 from hyperslab.engines.spark.phases import windows_of
 from hyperslab.errors import UsageError
-from hyperslab.report.files.numbers import FileNumbers, Group, numbers_of
+from hyperslab.report.files.numbers import FileNumbers, numbers_of
 from hyperslab.report.files.page import DIRECTORIES, META, PHASES
 from hyperslab.report.files.phases import SHUFFLE_READ, SHUFFLE_WRITE
 from hyperslab.storage.accounting import strace
@@ -56,7 +56,8 @@ def count_run(command: Sequence[str], out: Path, has_page: bool) -> CountedRun:
         return CountedRun(status, None)
     accesses.save(folder / FILE)
     phases = _keep(folder, accesses)
-    _add_numbers(folder / NUMBERS, numbers_of_run(phases))
+    found = {**numbers_of_run(phases), **_of_shuffles(folder, accesses)}
+    _add_numbers(folder / NUMBERS, found)
     if has_page:
         write_report(load_records(folder), folder / PAGE)
     return CountedRun(status, phases)
@@ -71,11 +72,9 @@ def _add_numbers(path: Path, found: Mapping[str, float]) -> None:
 
 
 def numbers_of_run(numbers: FileNumbers) -> dict[str, float]:
-    """What an experiment records of a run's operations by phase and kind, those of shuffles by
-    themselves where there were any.
-    """
+    """What an experiment records of a run's operations."""
     total = numbers.total
-    found: dict[str, float] = {
+    return {
         "file_operations": total.requested(),
         "file_opens": total.requested("open", "create"),
         "file_creates": total.requested("create"),
@@ -83,14 +82,17 @@ def numbers_of_run(numbers: FileNumbers) -> dict[str, float]:
         "file_names_s": total.seconds(*ON_NAMES) or 0.0,
         "file_data_s": total.seconds(*ON_DATA) or 0.0,
     }
-    shuffled = [one for one in numbers.groups if one.names["kind"] == SHUFFLE]
-    if shuffled:
-        found |= _of_shuffles(shuffled)
-    return found
 
 
-def _of_shuffles(groups: Sequence[Group]) -> dict[str, float]:
-    """Operations on files that were shuffled, by phase."""
+def _of_shuffles(folder: Path, accesses: Accesses) -> dict[str, float]:
+    """Operations on files that were shuffled, by phase, until the last task had ended: when Spark
+    ends, it opens their directories to remove them. Nothing where none was shuffled.
+    """
+    meta = Trace.load(folder / "trace.parquet").meta
+    numbers = numbers_of(_before(accesses, _wall_ns(meta, "end_ns")), place_of, ("phase", "kind"))
+    groups = [one for one in numbers.groups if one.names["kind"] == SHUFFLE]
+    if not groups:
+        return {}
     found: dict[str, float] = {}
     for operation in ("open", "create", "unlink"):
         found[f"shuffle_{operation}s"] = sum(one.requested(operation) for one in groups)
@@ -99,6 +101,12 @@ def _of_shuffles(groups: Sequence[Group]) -> dict[str, float]:
         found[f"shuffle_{name}_operations"] = sum(one.requested() for one in own)
         found[f"shuffle_{name}_opens"] = sum(one.requested("open") for one in own)
     return found
+
+
+def _before(accesses: Accesses, end_ns: int) -> Accesses:
+    rows = accesses.columns["start_ns"] <= end_ns
+    columns = {name: column[rows] for name, column in accesses.columns.items()}
+    return replace(accesses, columns=columns)
 
 
 def _keep(folder: Path, accesses: Accesses) -> FileNumbers:
@@ -123,12 +131,17 @@ def _windows(folder: Path) -> list[Window]:
 
 def _parts(meta: dict[str, Any]) -> list[Window]:
     """Start, tasks and end of a run, by the wall clock."""
-    anchor = meta["wall_anchor"]
-    wall_ns = anchor["time_ns"] - anchor["monotonic_ns"]
-    ready_ns = meta["ready_ns"] + wall_ns
-    end_ns = meta["end_ns"] + wall_ns
+    ready_ns = _wall_ns(meta, "ready_ns")
+    end_ns = _wall_ns(meta, "end_ns")
     return [
         Window("start", 0, ready_ns),
         Window("tasks", ready_ns, end_ns),
         Window("end", end_ns, 2**63 - 1),
     ]
+
+
+def _wall_ns(meta: Mapping[str, Any], name: str) -> int:
+    """Moment of a run by the wall clock."""
+    anchor = meta["wall_anchor"]
+    moment: int = meta[name] + anchor["time_ns"] - anchor["monotonic_ns"]
+    return moment

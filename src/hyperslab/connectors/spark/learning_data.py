@@ -109,7 +109,8 @@ def sequences(partition: int, problem: Problem) -> list[list[list[int]]]:
 
 def _set(random: np.random.Generator) -> list[int]:
     shares = random.random(SET_SIZE) ** SKEW
-    return np.unique((shares * ITEMS).astype(np.int64)).tolist()
+    found: list[int] = np.unique((shares * ITEMS).astype(np.int64)).tolist()
+    return found
 
 
 Columns = Callable[[int, Problem], Mapping[str, Any]]

@@ -72,8 +72,8 @@ def in_image(evidence: Evidence) -> Judged:
     if not both:
         return Judged("not tested", [NOT_RUN])
     told = (
-        f"Reads of {size} take {show_ratios(plain)} as long with an open for each on shared storage,"
-        f" {show_ratios(image)} in one file on it"
+        f"Reads of {size} take {show_ratios(plain)} as long with an open for each on shared"
+        f" storage, {show_ratios(image)} in one file on it"
     )
     if disk:
         told += f", {show_ratios(disk)} on a local disk"

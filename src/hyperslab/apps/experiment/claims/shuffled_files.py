@@ -102,9 +102,7 @@ def reads(evidence: Evidence) -> Judged:
 
 def files(evidence: Evidence) -> Judged:
     """Look at how many files are made: as many as tasks, or as pairs of tasks."""
-    found = _judged_counts(
-        evidence, "shuffle_creates", lambda one: ("3 M", 3 * one.partitions)
-    )
+    found = _judged_counts(evidence, "shuffle_creates", lambda one: ("3 M", 3 * one.partitions))
     if found.outcome == "not tested":
         return found
     told = (

@@ -338,7 +338,9 @@ CLAIMS = (
     Claim(
         "A reader of text opens two files for a partition, one of Parquet four.",
         "",
-        untestable("Tests of this project hold both counts on Spark 4.3; no experiment reads files."),
+        untestable(
+            "Tests of this project hold both counts on Spark 4.3; no experiment reads files."
+        ),
         "2 and 4 (in its text)",
     ),
     Claim(
