@@ -115,9 +115,14 @@ def with_real(named: Mapping[str, NamedTier], given: Sequence[str]) -> dict[str,
     return changed
 
 
+def tier_of(level: str) -> str:
+    """The tier that a level of a factor names, be it one file on that."""
+    return level.removeprefix(IMAGE)
+
+
 def is_emulated(named: Mapping[str, NamedTier], level: Any) -> bool:
-    """Whether a level of a factor names a tier that is emulated, be it one file on that."""
+    """Whether a level of a factor names a tier that is emulated."""
     if not isinstance(level, str):
         return False
-    tier = named.get(level.removeprefix(IMAGE))
+    tier = named.get(tier_of(level))
     return tier is not None and tier.emulate is not None
