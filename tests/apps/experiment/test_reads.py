@@ -56,7 +56,7 @@ def test_a_file_holds_the_parts_in_their_order(tmp_path: Path, nbytes: int) -> N
         path = tmp_path / f"parts{suffix}"
         layout = make(path, data)
         assert path.read_bytes()[layout.head_nbytes :] == data.tobytes()
-    image = np.asarray(nibabel.load(tmp_path / "parts.nii").dataobj)
+    image = np.asarray(nibabel.Nifti1Image.from_filename(tmp_path / "parts.nii").dataobj)
     np.testing.assert_array_equal(image.reshape(nbytes, PARTS, order="F").T, data)
     with h5py.File(tmp_path / "parts.h5") as file:
         (dataset,) = file.values()

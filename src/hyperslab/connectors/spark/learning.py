@@ -11,7 +11,7 @@ WORKLOADS.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -44,17 +44,25 @@ class Workload:
     "Says whether that is right, by a context of Spark."
 
 
-def _vectors(rows_of: Callable[[int, Problem], Any], spark: Any, problem: Problem) -> Any:
+def _vectors(rows_of: Callable[[int, Problem], Floats], spark: Any, problem: Problem) -> Any:
     """A DataFrame of vectors."""
-    from pyspark.ml.functions import array_to_vector
+    from pyspark.ml.linalg import Vectors
 
-    rows = data.table(
-        spark,
-        problem,
-        lambda partition, asked: {FEATURES: data.lists(rows_of(partition, asked))},
-        f"{FEATURES} array<double>",
-    )
-    return rows.select(array_to_vector(rows[FEATURES]).alias(FEATURES))
+    def rows(partition: int, asked: Problem) -> Iterator[tuple[Any]]:
+        return ((Vectors.dense(row),) for row in rows_of(partition, asked))
+
+    return data.table(spark, problem, rows, _schema())
+
+
+def _schema(*others: tuple[str, str]) -> Any:
+    """The schema of other columns, by their names and types, and of vectors behind them."""
+    from pyspark.ml.linalg import VectorUDT
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for name, kind in others:
+        schema = schema.add(name, kind)
+    return schema.add(FEATURES, VectorUDT())
 
 
 def _close(found: Any, expected: Any) -> bool:
@@ -116,17 +124,14 @@ def _spearman_is_right(found: Any, context: Any, problem: Problem) -> bool:
 
 
 def _labelled(spark: Any, problem: Problem) -> Any:
-    from pyspark.ml.functions import array_to_vector
+    from pyspark.ml.linalg import Vectors
 
-    rows = data.table(
-        spark, problem, _labels_and_features, f"label double, {FEATURES} array<double>"
-    )
-    return rows.select("label", array_to_vector(rows[FEATURES]).alias(FEATURES))
+    def rows(partition: int, asked: Problem) -> Iterator[tuple[float, Any]]:
+        labels, features = data.categories(partition, asked)
+        pairs = zip(labels, features, strict=True)
+        return ((float(label), Vectors.dense(row)) for label, row in pairs)
 
-
-def _labels_and_features(partition: int, problem: Problem) -> Mapping[str, Any]:
-    labels, features = data.categories(partition, problem)
-    return {"label": labels.astype(float), FEATURES: data.lists(features.astype(float))}
+    return data.table(spark, problem, rows, _schema(("label", "double")))
 
 
 def chi_square(frame: Any, _: Problem) -> Floats:
@@ -199,16 +204,15 @@ def _cost(centres: Floats, partition: int, problem: Problem) -> float:
 def _documents(spark: Any, problem: Problem) -> Any:
     from pyspark.ml.linalg import Vectors
 
-    def rows(partition: int) -> list[Any]:
-        low, _ = problem.span(partition)
-        counts = [Counter(words.tolist()) for words in data.documents(partition, problem)]
-        return [
-            (low + number, Vectors.sparse(problem.columns, dict(one)))
+    def rows(partition: int, asked: Problem) -> Iterator[tuple[int, Any]]:
+        first, _ = asked.span(partition)
+        counts = (Counter(words.tolist()) for words in data.documents(partition, asked))
+        return (
+            (first + number, Vectors.sparse(asked.columns, dict(one)))
             for number, one in enumerate(counts)
-        ]
+        )
 
-    parts = spark.sparkContext.parallelize(range(problem.partitions), problem.partitions)
-    return spark.createDataFrame(parts.flatMap(rows), ["id", FEATURES])
+    return data.table(spark, problem, rows, _schema(("id", "long")))
 
 
 def topics(frame: Any, problem: Problem) -> Floats:
@@ -229,9 +233,9 @@ def _graph(spark: Any, problem: Problem) -> Any:
     return data.table(spark, problem, _edges, "src bigint, dst bigint, weight double")
 
 
-def _edges(partition: int, problem: Problem) -> Mapping[str, Any]:
+def _edges(partition: int, problem: Problem) -> Iterator[tuple[int, int, float]]:
     nodes, others = data.edges(partition, problem)
-    return {"src": nodes, "dst": others, "weight": np.ones(len(nodes))}
+    return ((*pair, 1.0) for pair in zip(nodes.tolist(), others.tolist(), strict=True))
 
 
 def power_iteration(frame: Any, problem: Problem) -> tuple[int, ...]:
@@ -257,9 +261,10 @@ def _assigned(found: Any, _: Any, problem: Problem) -> bool:
 
 
 def _sequences(spark: Any, problem: Problem) -> Any:
-    parts = spark.sparkContext.parallelize(range(problem.partitions), problem.partitions)
-    rows = parts.flatMap(lambda one: [(each,) for each in data.sequences(one, problem)])
-    return spark.createDataFrame(rows, "sequence array<array<int>>")
+    def rows(partition: int, asked: Problem) -> Iterator[tuple[list[list[int]]]]:
+        return ((each,) for each in data.sequences(partition, asked))
+
+    return data.table(spark, problem, rows, "sequence array<array<int>>")
 
 
 def prefix_span(frame: Any, _: Problem) -> dict[int, int]:

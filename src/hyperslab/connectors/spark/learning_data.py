@@ -4,7 +4,7 @@ Spark and in a test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,30 +113,15 @@ def _set(random: np.random.Generator) -> list[int]:
     return found
 
 
-Columns = Callable[[int, Problem], Mapping[str, Any]]
-"Columns of a partition, as arrays of Arrow or NumPy."
+Rows = Callable[[int, Problem], Iterable[tuple[Any, ...]]]
+"Rows of a partition."
 
 
-def table(spark: Any, problem: Problem, columns: Columns, schema: str) -> Any:
-    """A DataFrame of such columns."""
-
-    def batches(given: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        for batch in given:
-            for partition in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_pydict(dict(columns(partition, problem)))
-
-    numbers = spark.range(0, problem.partitions, 1, problem.partitions)
-    return numbers.mapInArrow(batches, schema)
-
-
-def lists(rows: npt.NDArray[Any]) -> Any:
-    """Rows of an array as lists of Arrow."""
-    import pyarrow as pa
-
-    offsets = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
-    return pa.ListArray.from_arrays(offsets, rows.ravel())
+def table(spark: Any, problem: Problem, rows: Rows, schema: Any) -> Any:
+    """A DataFrame of such rows. It takes neither pandas nor Arrow."""
+    parts = spark.sparkContext.parallelize(range(problem.partitions), problem.partitions)
+    made = parts.flatMap(lambda partition: rows(partition, problem))
+    return spark.createDataFrame(made, schema, verifySchema=False)
 
 
 def added(context: Any, problem: Problem, of: Callable[[int, Problem], Any]) -> Any:
