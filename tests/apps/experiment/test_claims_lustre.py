@@ -65,7 +65,12 @@ def slow_on(scratch: str, seconds: float) -> Seconds:
     return lambda levels: seconds if levels["scratch"] == scratch else 1.0
 
 
-SHUFFLING = {"group-by-worst": 8.0, "agg-by-key": 2.0, "agg-by-key-int": 3.0, "sort-by-key": 2.0}
+SHUFFLING = {
+    "group-by-worst-java": 8.0,
+    "agg-by-key": 2.0,
+    "agg-by-key-int": 3.0,
+    "sort-by-key": 2.0,
+}
 
 
 def shuffled(levels: Levels) -> float:

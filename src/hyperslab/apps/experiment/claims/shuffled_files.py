@@ -18,7 +18,7 @@ from hyperslab.apps.experiment.comparison import CellResult
 
 SHARED, IMAGE = "shared", "image:shared"
 "Levels of the factor scratch: plain files on shared storage, and one file on it."
-WORST = "group-by-worst"
+WORST = "group-by-worst-java"
 FEW = 0.01
 "Share of operations up to which they are hardly any."
 NEAR = 0.01
