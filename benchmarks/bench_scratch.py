@@ -27,8 +27,7 @@ from benchmarks.emulated import MEMORY, emulated
 from benchmarks.gates import Gates
 from benchmarks.nobody import NOBODY, as_nobody
 from hyperslab.cli.parse import parse_duration
-from hyperslab.storage.emulation.program import counters
-from hyperslab.storage.emulation.registry import recorded
+from hyperslab.storage.emulation.program import names_served
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.units import show_seconds
 
@@ -37,7 +36,6 @@ MOST_SLOWDOWN = 1.3
 SIZE = "1GB"
 RAW, SCRATCH, IN_MEMORY = "on the tier", "in scratch on the tier", "in memory"
 _PLACES = (RAW, SCRATCH, IN_MEMORY)
-_OF_DATA = ("read", "write")
 _EXEC = "from hyperslab.cli import main; main()"
 
 
@@ -82,9 +80,9 @@ def _compare(tier: Path, tasks: int, repeats: int, gates: Gates) -> None:
 
 def _operations(tier: Path) -> int:
     """Operations on names and attributes that the tier has served so far."""
-    [made] = [one for one in recorded() if one.directory == str(tier)]
-    counted = counters(made)["operations"]
-    return sum(int(count) for name, count in counted.items() if name not in _OF_DATA)
+    served = names_served(str(tier))
+    assert served is not None
+    return served
 
 
 @contextmanager

@@ -22,8 +22,9 @@ VARIABLES = ("TMPDIR", "SPARK_LOCAL_DIRS", "DASK_TEMPORARY_DIRECTORY")
 """Variables by which programs are told where temporary files go: POSIX's own; Spark's, which goes
 before spark.local.dir; Dask's, for what workers spill.
 """
-_IMAGE = "image:"
-_FORMS = f"auto, tmpfs, {_IMAGE}DIR, or a directory"
+IMAGE = "image:"
+"What goes before a directory in which scratch is to be one file."
+_FORMS = f"auto, tmpfs, {IMAGE}DIR, or a directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ def wish_for_run(text: str, nbytes: int) -> Wish:
         text = _chosen_for(needed, temporary)
     if text == TMPFS:
         return Wish(MEMORY, needed, TMPFS)
-    if text.startswith(_IMAGE):
-        return Wish(Path(text.removeprefix(_IMAGE)), fallback=temporary)
+    if text.startswith(IMAGE):
+        return Wish(Path(text.removeprefix(IMAGE)), fallback=temporary)
     if not Path(text).is_dir():
         raise UsageError(f"--scratch {text}: there is no such directory; give {_FORMS}")
     return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
@@ -106,22 +107,31 @@ def _chosen_for(needed: int, temporary: Path) -> str:
     """Memory, if half of what is available there is enough."""
     if MEMORY.is_dir() and needed <= sizing.usual_nbytes(str(MEMORY)):
         return TMPFS
-    return f"{_IMAGE}{temporary}"
+    return f"{IMAGE}{temporary}"
 
 
 def run_in_scratch(wish: Wish, words: Sequence[str]) -> Ended:
     """Run a command whose temporary files go to scratch that is there for it alone. Raises
     UsageError where it cannot be started, and HyperslabError without scratch.
     """
+    with held(wish) as made:
+        status = _run(made, words)
+        return Ended(status, made, (*excuses(made), *program.notes(made)))
+
+
+@contextmanager
+def held(wish: Wish) -> Iterator[Scratch]:
+    """Scratch as wished for, as long as a block lasts. Raises UsageError, and HyperslabError where
+    it cannot be made.
+    """
     made = create(wish)
     try:
-        status = _run(made, words)
-        return Ended(status, made, (*_excuses(made), *program.notes(made)))
+        yield made
     finally:
         remove(made, by_force=True)
 
 
-def _excuses(made: Scratch) -> list[str]:
+def excuses(made: Scratch) -> list[str]:
     """Why names cost what they cost on the storage, where nothing better could be made."""
     if made.way != DIRECTORY or not made.passed_over:
         return []

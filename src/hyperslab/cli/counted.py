@@ -10,6 +10,7 @@ from hyperslab.cli.destination import refusal_of
 from hyperslab.cli.line import line_without
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.driver.options import Options
+from hyperslab.engines.environment import itself
 from hyperslab.engines.facts import facts_of
 from hyperslab.errors import UsageError
 from hyperslab.storage.location import local_folder
@@ -31,7 +32,8 @@ def run_counted(options: Options, out: str, quiet: bool, is_elsewhere: bool) -> 
         )
     if refusal := refusal_of(out):
         raise UsageError(refusal)
-    counted = count_run(line_without(switches=[FLAG]), Path(local_folder(out)), options.report)
+    command = itself(line_without(switches=[FLAG]))
+    counted = count_run(command, Path(local_folder(out)), options.report)
     if counted.numbers is not None and not quiet:
         with told_if_heard():
             typer.echo(f"files      {sentence(counted.numbers)}")

@@ -23,7 +23,11 @@ Opt = typer.Option
 
 def verdicts(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", help="dask-vs-spark, storage-tiers or dask-network.")
+        str,
+        typer.Argument(
+            metavar="PAPER",
+            help="dask-vs-spark, storage-tiers, dask-network or spark-on-lustre.",
+        ),
     ],
     scale: Annotated[
         str, Opt(help="Scale of its specs: quick, laptop or paper, for example.")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.apps.experiment.design import cells_of
 from hyperslab.apps.experiment.factors import FACTORS, load_factors
+from hyperslab.apps.experiment.inputs import Inputs
 from hyperslab.apps.experiment.shipped import find
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT
@@ -51,3 +53,22 @@ def test_a_file_of_factors_that_fails_is_told(tmp_path: Path) -> None:
         load_factors(path)
     with pytest.raises(UsageError, match="no such Python file"):
         load_factors(tmp_path / "none.py")
+
+
+def test_scratch_is_a_tier_or_one_file_on_it_or_memory() -> None:
+    loaded = find("spark-on-lustre/scratch").load("smoke")
+    inputs = Inputs(loaded, Path("/x"))
+
+    def flags(level: str) -> list[str]:
+        setting = loaded.setting({"scratch": level})
+        return inputs.flags(setting)[len(loaded.setting({}).flags) :]
+
+    assert flags("shared") == ["--scratch", "/x/tiers/shared"]
+    assert flags("image:shared") == ["--scratch", "image:/x/tiers/shared"]
+    assert flags("local") == ["--scratch", "/x"]
+    assert flags("tmpfs") == ["--scratch", "tmpfs"]
+    assert flags("none") == []
+    both = [loaded.setting({"scratch": level}) for level in ("image:shared", "local")]
+    assert inputs.emulated(both) == ["shared"]
+    names = [cell.name for cell in cells_of(loaded.spec)]
+    assert "scratch image:shared (emulated)" in names

@@ -16,12 +16,27 @@ from hyperslab.apps.experiment.shipped import find, shipped
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import program
+from hyperslab.storage.scratch.program import PROGRAM
 from tests.network.lab.labs import require
+from tests.system.clusters import spark
+from tests.system.clusters.required import required
 
-LIGHT = ("processes", "h5py", "dask-arrays")
+LIGHT = ("processes", "h5py", "dask-arrays", "file-reads")
 "Engines that start within a second; the others have tests of their own."
 COMPARED = "storage-tiers/incrementation"
 "Spec whose first cell is run, too: what two cells come to is the same code in all."
+
+
+FEW = 10
+"Operations on names in a round, which makes and opens some fifty files."
+
+
+def _missing_scratch() -> str:
+    try:
+        PROGRAM.find()
+    except UsageError as why:
+        return str(why)
+    return ""
 
 
 def _can_emulate() -> bool:
@@ -33,9 +48,15 @@ def _can_emulate() -> bool:
     return True
 
 
+ONE_OF = {
+    "dask-network/": ("dask-network/delay",),
+    "spark-on-lustre/": ("spark-on-lustre/scratch", "spark-on-lustre/opening"),
+}
+"Specs that are run, of families whose trials take long: in laboratories, and with Spark."
+
+
 def _runs(name: str) -> bool:
-    """Whether a spec is run: of those in laboratories, which take half a minute each, one is."""
-    return not name.startswith("dask-network/") or name == "dask-network/delay"
+    return all(name in ran for family, ran in ONE_OF.items() if name.startswith(family))
 
 
 @pytest.mark.parametrize("name", [spec.name for spec in shipped() if _runs(spec.name)])
@@ -49,6 +70,9 @@ def test_a_trial_of_a_spec(name: str, tmp_path: Path) -> None:
         pytest.skip("this machine cannot emulate tiers")
     if name.startswith("dask-network/"):
         require("emulator")
+    if spec.baseline["engine"].startswith("spark-"):
+        required(spark.missing())
+        required(_missing_scratch())
     asked = Experiment.of(dataclasses.replace(loaded, spec=spec), tmp_path / "out")
     cells = [cell for cell in asked.cells if _is_light(cell)] or asked.cells
     last = max(cells, key=lambda cell: len(cell.changed))
@@ -60,6 +84,12 @@ def test_a_trial_of_a_spec(name: str, tmp_path: Path) -> None:
     assert [(one.state, one.reason) for one in record.attempts] == [("done", "")] * len(chosen)
     assert len(chosen) == 1 + (name == COMPARED)
     assert answer_of(asked, record).decision
+    if name == "spark-on-lustre/scratch":
+        [attempt] = record.attempts
+        assert attempt.levels["scratch"] == "image:shared"
+        served = attempt.numbers["tier_operations"]
+        assert served is not None
+        assert served < FEW, "the tier is asked for one file alone"
     if name.startswith("dask-network/"):
         assert all(one.network["links"] and one.numbers["sent_nbytes"] for one in record.attempts)
     assert not (tmp_path / "out" / "tiers").exists() or not any(

@@ -9,39 +9,76 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.spark_rounds import _require
-from hyperslab.errors import RunStopped
+from hyperslab.apps.experiment.spark_client import require_right
+from hyperslab.apps.experiment.spark_work import LEARNING, PAIRS, Rounds, Work, require
+from hyperslab.errors import RunStopped, UsageError
 from hyperslab.report.summary import Summary
+from hyperslab.storage.accounting import strace
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
-PROGRAM = (sys.executable, "-m", "hyperslab.apps.experiment.programs", "spark-pairs")
+PROGRAM = (sys.executable, "-m", "hyperslab.apps.experiment.programs")
+M, R, KEYS = 3, 2, 20
 
 
-def test_rounds_leave_the_records_of_a_run(tmp_path: Path) -> None:
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *words], capture_output=True, text=True, timeout=250, check=False
+    )
+
+
+def test_clients_leave_the_records_of_a_run_with_its_operations_on_files(tmp_path: Path) -> None:
+    """Two at a time, whose shuffles are beyond the threshold: 2 M R opens, 3 M files for each."""
     required(spark.missing())
+    required(strace.why_not())
     out = tmp_path / "out"
-    sizes = {"rounds": 3, "warmups": 1, "partitions": 3, "reducers": 2, "keys": 20, "threshold": 1}
-    given = [word for name, value in sizes.items() for word in ("--param", f"{name}={value}")]
-    words = [*PROGRAM, "group-by-worst", "--out", str(out), "--workers", "2", *given]
-    subprocess.run(words, check=True, capture_output=True, timeout=100)
+    sizes = {"partitions": M, "reducers": R, "keys": KEYS, "threshold": 1}
+    rounds = {"rounds": 2, "warmups": 1, "clients": 2}
+    given = [w for name, value in (sizes | rounds).items() for w in ("--param", f"{name}={value}")]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    where = ("--scratch", str(scratch), "--count-files")
+    done = run("spark-pairs", "group-by-worst", "--out", str(out), "--workers", "1", *given, *where)
+    assert done.returncode == 0, done.stderr
     folder = out / ".hyperslab" / "run-0001"
     numbers = json.loads((folder / "numbers.json").read_text())
     assert 0 < numbers["round_min_s"] <= numbers["round_median_s"] <= numbers["round_max_s"]
     assert {"round_sd_s", "round_first_s", "round_last_s"} < numbers.keys()
-    summary = Summary.load(folder / "summary.json")
-    assert summary.tasks == 3
+    shuffles = 2 * (2 + 1)
+    assert numbers["shuffle_opens"] == shuffles * 2 * M * R
+    assert numbers["shuffle_read_opens"] == numbers["shuffle_opens"]
+    assert numbers["shuffle_creates"] == shuffles * 3 * M
+    assert Summary.load(folder / "summary.json").tasks == 2
     [log] = (folder / "spark-events").iterdir()
     assert '"spark.shuffle.sort.bypassMergeThreshold":"1"' in log.read_text()
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_wrong_result_ends_a_trial() -> None:
-    with pytest.raises(RunStopped, match=r"count: the result is \(1,\), not \(2,\)"):
-        _require("count", (1,), (2,))
+    work = Work(lambda: 1, lambda found: "" if found == 1 else f"the result is {found}, not 1")
+    require_right("count", work, work.run())
+    with pytest.raises(RunStopped, match=r"count: the result is 2, not 1"):
+        require_right("count", work, 2)
 
 
 def test_parameters_that_there_are_not_are_refused(tmp_path: Path) -> None:
-    words = [*PROGRAM, "count", "--out", str(tmp_path / "out"), "--param", "colour=1"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    done = run("spark-pairs", "count", "--out", str(tmp_path / "out"), "--param", "colour=1")
     assert done.returncode == 2
     assert "give scale, rounds, warmups" in done.stderr
+    for wrong in (Rounds("count", columns=3), Rounds("count", clients=0), Rounds("counts")):
+        with pytest.raises(UsageError):
+            require(wrong, PAIRS)
+    with pytest.raises(UsageError, match="keys: spark-mllib has no use of it"):
+        require(Rounds("pca", keys=3), LEARNING)
+    require(Rounds("pca", columns=3), LEARNING)
+
+
+def test_scratch_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    nowhere = tmp_path / "nowhere"
+    done = run("spark-pairs", "count", "--out", out, "--scratch", str(nowhere))
+    assert done.returncode == 2
+    assert f"{nowhere}: there is no such directory" in done.stderr
+    done = run("h5py", "sum", "--out", out, "--scratch", "tmpfs")
+    assert done.returncode == 2
+    assert "h5py takes no --scratch" in done.stderr

@@ -34,6 +34,7 @@ def test_a_workload_comes_to_what_is_expected(sc: Any, name: str) -> None:
         "count": (500,),
         "count-with-filter": (sum(value % 2 for _, value in everything),),
         "group-by-worst": (40, 40 * 3),
+        "group-by-worst-java": (40, 40 * 3),
     }
     expected = by_hand.get(name, (len(sums), sum(sums.values())))
     workload = WORKLOADS[name]

@@ -20,6 +20,7 @@ from hyperslab.apps.experiment.comparison import (
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.named import tier_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
 from hyperslab.apps.experiment.record import Attempt, Record, Session
@@ -246,9 +247,10 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
 
 def _emulated(experiment: Experiment, known: Mapping[str, Known]) -> Iterator[str]:
     """Name the tiers that were made: they say so much of real ones, and no more."""
-    levels = [str(cell.levels[name]) for cell in experiment.cells for name in cell.emulated]
+    levels = [cell.levels[name] for cell in experiment.cells for name in cell.emulated]
     named = experiment.loaded.spec.tiers
-    told = {name: named[name].about for name in dict.fromkeys(levels)}
+    tiers = dict.fromkeys(tier_of(str(level)) for level in levels)
+    told = {name: named[name].about for name in tiers}
     if told:
         listed = show_list([f"{name}{_stands_for(about)}" for name, about in told.items()])
         yield (

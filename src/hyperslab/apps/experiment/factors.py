@@ -19,14 +19,24 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from hyperslab import formats
 from hyperslab.apps.experiment.links import Slow, require_rate, require_slow, with_links
 from hyperslab.apps.experiment.setting import Setting, processors_of
+from hyperslab.apps.scratch import IMAGE
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import clause_of
+from hyperslab.storage.scratch.making import AUTO
+from hyperslab.storage.scratch.registry import TMPFS
 from hyperslab.workloads.synth import Format
 
-PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays", "spark-pairs")
+PROGRAMS = (
+    "spark-binary-files",
+    "h5py",
+    "dask-arrays",
+    "spark-pairs",
+    "spark-mllib",
+    "file-reads",
+)
 "Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."
@@ -275,6 +285,48 @@ def readers_per_device(setting: Setting, level: int) -> Setting:
 def stagger(setting: Setting, level: float) -> Setting:
     """What --stagger says."""
     return setting.with_flag("--stagger", level)
+
+
+@factor("scratch", Text, "Place of temporary files: a tier, 'image:' before one, 'tmpfs', 'none'.")
+def scratch(setting: Setting, level: str) -> Setting:
+    """What --scratch says."""
+    if level == NONE:
+        return setting
+    if level in (AUTO, TMPFS):
+        return setting.with_flag("--scratch", level)
+    if level.startswith(IMAGE):
+        return setting.with_folder("--scratch", f"{IMAGE}{{}}", level.removeprefix(IMAGE))
+    return setting.with_folder("--scratch", "{}", level)
+
+
+@factor("clients", Count, "Sparks that compute the same at the same time.")
+def clients(setting: Setting, level: int) -> Setting:
+    """Parameter of programs in Spark."""
+    return setting.with_param("clients", level)
+
+
+@factor("partitions", Count, "Map tasks of a shuffle in Spark, and as many reduce tasks.")
+def partitions(setting: Setting, level: int) -> Setting:
+    """Parameters of programs in Spark."""
+    return setting.with_param("partitions", level).with_param("reducers", level)
+
+
+@factor("threshold", Limit, "Reduce tasks up to which a shuffle in Spark makes a file for each.")
+def threshold(setting: Setting, level: int) -> Setting:
+    """Parameter of programs in Spark."""
+    return setting.with_param("threshold", level)
+
+
+@factor("opens", Literal["once", "each"], "A file is opened once, or for each read of file-reads.")
+def opens(setting: Setting, level: str) -> Setting:
+    """Parameter of file-reads."""
+    return setting.with_param("opens", level)
+
+
+@factor("read_size", Text, "Size of the reads of file-reads, such as '64KiB'.")
+def read_size(setting: Setting, level: str) -> Setting:
+    """Parameter of file-reads."""
+    return setting.with_param("read_size", level)
 
 
 @factor("workload", Text, "Function that is run, instead of the spec's.")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from hyperslab.apps.scratch import IMAGE
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.mistakes import Table
 from hyperslab.plan.written import parse_size
@@ -114,6 +115,14 @@ def with_real(named: Mapping[str, NamedTier], given: Sequence[str]) -> dict[str,
     return changed
 
 
+def tier_of(level: str) -> str:
+    """The tier that a level of a factor names, be it one file on that."""
+    return level.removeprefix(IMAGE)
+
+
 def is_emulated(named: Mapping[str, NamedTier], level: Any) -> bool:
     """Whether a level of a factor names a tier that is emulated."""
-    return isinstance(level, str) and level in named and named[level].emulate is not None
+    if not isinstance(level, str):
+        return False
+    tier = named.get(tier_of(level))
+    return tier is not None and tier.emulate is not None

@@ -7,41 +7,50 @@
   processes and reduced to their sum.
 - `dask-arrays`: rounds of a computation on plain Dask arrays, on a cluster (`dask_rounds`).
 - `spark-pairs`: rounds of a workload on pairs of keys and values in Spark (`spark_rounds`).
+- `spark-mllib`: the same of Spark's library for machine learning.
+- `file-reads`: rounds of reads of one file that is opened once, or for every read (`reads`).
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from hyperslab.apps.files.runs import count_run
 from hyperslab.apps.whole_files import increment_files
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.directory import RunDirectory, save_status
 from hyperslab.driver.measured import Moments, build_trace
 from hyperslab.driver.submission import save_records
+from hyperslab.engines.environment import interpreted
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.formats import is_array_file, module, open_source
 from hyperslab.machine.host import Host, describe
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 from hyperslab.trace import Slot, recording, span
-from hyperslab.units import show_count
+from hyperslab.units import show_count, show_list
 from hyperslab.workloads import parse_params
 
 IGNORED = ("--sources", "--format", "--granularity")
 "Flags that these programs have no choice of."
+COUNT_FILES = "--count-files"
+T = TypeVar("T")
+IN_SPARK = ("spark-pairs", "spark-mllib")
+IN_SCRATCH = (*IN_SPARK, "file-reads")
+"Programs whose temporary files go where --scratch says."
 
 
 class Asked(NamedTuple):
@@ -57,6 +66,10 @@ class Asked(NamedTuple):
     workload: str = ""
     connect: str = ""
     record_messages: bool = False
+    scratch: str = ""
+    "Place of temporary files, as --scratch of a run says it."
+    count_files: bool = False
+    "Whether operations on files are counted."
 
 
 def main() -> None:
@@ -66,7 +79,11 @@ def main() -> None:
     began_ns = time.monotonic_ns()
     name, *arguments = sys.argv[1:]
     try:
-        PROGRAMS[name](_asked(arguments, began_ns))
+        asked = _asked(arguments, began_ns)
+        _require_known(name, asked)
+        if asked.count_files:
+            sys.exit(_counted(name, arguments, asked.out))
+        PROGRAMS[name](asked)
     except HyperslabError as error:
         print(f"hyperslab: {error}", file=sys.stderr)
         sys.exit(2)
@@ -82,7 +99,8 @@ def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
     parser.add_argument("--blocks", type=int, default=1)
     parser.add_argument("--param", "-p", action="append", default=[])
     parser.add_argument("--connect", default="")
-    for flag in ("--no-report", "--quiet", "--record-messages"):
+    parser.add_argument("--scratch", default="")
+    for flag in ("--no-report", "--quiet", "--record-messages", COUNT_FILES):
         parser.add_argument(flag, action="store_true")
     for flag in IGNORED:
         parser.add_argument(flag)
@@ -99,7 +117,27 @@ def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
         given.workload,
         given.connect,
         given.record_messages,
+        given.scratch,
+        given.count_files,
     )
+
+
+def _require_known(name: str, asked: Asked) -> None:
+    """Raise UsageError for what a program has no use of."""
+    given = {"--scratch": asked.scratch, COUNT_FILES: asked.count_files}
+    takers = {"--scratch": IN_SCRATCH, COUNT_FILES: IN_SPARK}
+    for flag, programs in takers.items():
+        if given[flag] and name not in programs:
+            raise UsageError(f"{name} takes no {flag}: it is for {show_list(programs)}")
+
+
+def _counted(name: str, arguments: Sequence[str], out: Path) -> int:
+    """Run a program again, under strace, and add to its records what that has counted. Returns its
+    exit status.
+    """
+    code = "from hyperslab.apps.experiment.programs import main; main()"
+    rest = [word for word in arguments if word != COUNT_FILES]
+    return count_run([*interpreted(code), name, *rest], out, has_page=False).status
 
 
 def _files(source: Path) -> list[Path]:
@@ -197,32 +235,41 @@ def rounds_on_dask(asked: Asked) -> None:
     """Compute in rounds on a Dask cluster. Raises UsageError and RunStopped."""
     from hyperslab.apps.experiment.dask_rounds import Rounds, run_rounds
 
-    given = dict(asked.params)
-    try:
-        rounds = Rounds(asked.workload, **given)
-    except TypeError as error:
-        raise UsageError(f"--param: {error}; give array, chunk, rounds, idle_s or seed") from error
+    rounds = _filled(Rounds, asked)
     run_rounds(rounds, asked.connect, asked.out, asked.record_messages)
 
 
-def rounds_on_spark(asked: Asked) -> None:
+def rounds_on_spark(program: str, asked: Asked) -> None:
     """Compute in rounds in Spark, on this host. Raises UsageError and RunStopped."""
-    from hyperslab.apps.experiment import spark_rounds
+    from hyperslab.apps.experiment.spark_rounds import run_rounds
+    from hyperslab.apps.experiment.spark_work import Rounds
 
-    given = dict(asked.params)
+    rounds = _filled(Rounds, asked)
+    run_rounds(program, rounds, asked.workers, asked.out, asked.began_ns, asked.scratch)
+
+
+def rounds_of_reads(asked: Asked) -> None:
+    """Read one file in rounds. Raises UsageError and RunStopped."""
+    from hyperslab.apps.experiment.reads import Reads, run_rounds
+
+    run_rounds(_filled(Reads, asked), asked.out, asked.began_ns, asked.scratch)
+
+
+def _filled(kind: Callable[..., T], asked: Asked) -> T:
+    """A record of a workload's name and of parameters, whose fields they are. Raises UsageError."""
     try:
-        rounds = spark_rounds.Rounds(asked.workload, **given)
+        return kind(asked.workload, **asked.params)
     except TypeError as error:
-        known = ", ".join(one.name for one in fields(spark_rounds.Rounds)[1:])
+        known = ", ".join(list(inspect.signature(kind).parameters)[1:])
         raise UsageError(f"--param: {error}; give {known}") from error
-    spark_rounds.run_rounds(rounds, asked.workers, asked.out, asked.began_ns)
 
 
 PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
     "spark-binary-files": binary_files,
     "h5py": read_by_h5py,
     "dask-arrays": rounds_on_dask,
-    "spark-pairs": rounds_on_spark,
+    **{name: partial(rounds_on_spark, name) for name in IN_SPARK},
+    "file-reads": rounds_of_reads,
 }
 "All of them, by the names that the factor `engine` takes beside those of engines."
 

@@ -201,6 +201,20 @@ def _every_key(mapper: int, keys: int) -> list[tuple[int, bytes]]:
     return [(key, mapper.to_bytes(8, "little")) for key in range(keys)]
 
 
+def group_by_worst_java(context: Any, size: Size) -> Found:
+    """The same by Spark SQL, whose rows never leave Java: a shuffle with little to compute."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(context)
+    session.conf.set("spark.sql.adaptive.enabled", "false")  # it would join small partitions
+    rows = session.range(0, size.partitions * size.keys, 1, size.partitions)
+    keyed = rows.selectExpr(f"id % {size.keys} AS key", "id AS value")
+    together = keyed.repartition(size.reducers, "key").groupBy("key")
+    lists = together.agg({"value": "collect_list"}).toDF("key", "values")
+    sizes = [row.size for row in lists.selectExpr("size(values) AS size").collect()]
+    return len(sizes), sum(sizes)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A workload, and what it has to come to."""
@@ -215,6 +229,10 @@ def _sums(table: Table, size: Size) -> Found:
     return table.distinct, int(table.sums.sum())
 
 
+def _groups(_: Table, size: Size) -> Found:
+    return size.keys, size.keys * size.partitions
+
+
 WORKLOADS: Mapping[str, Workload] = {
     "scheduling-throughput": Workload(scheduling_throughput, lambda table, size: (size.tasks,)),
     "agg-by-key": Workload(agg_by_key, _sums),
@@ -227,9 +245,8 @@ WORKLOADS: Mapping[str, Workload] = {
     ),
     "count": Workload(count, lambda table, size: (size.records,)),
     "count-with-filter": Workload(count_with_filter, lambda table, size: (table.odd,)),
-    "group-by-worst": Workload(
-        group_by_worst, lambda table, size: (size.keys, size.keys * size.partitions)
-    ),
+    "group-by-worst": Workload(group_by_worst, _groups),
+    "group-by-worst-java": Workload(group_by_worst_java, _groups),
 }
 "All of them."
 

@@ -15,13 +15,15 @@ from typing import Any
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.built import Built
 from hyperslab.storage.emulation import registry
-from hyperslab.storage.emulation.registry import Emulation, folder
+from hyperslab.storage.emulation.registry import Emulation, folder, recorded
 from hyperslab.storage.emulation.settings import options
 
 PROGRAM = Built("hyperslab-tierfs", "HYPERSLAB_TIERFS", "tierfs", "an emulated tier")
 DEVICE = Path("/dev/fuse")
 _READY = b"ready\n"
 _REPORT_S = 5.0
+_OF_DATA = ("read", "write")
+"Counters of operations that are not on names or attributes."
 
 
 class EmulationFailed(HyperslabError):
@@ -142,6 +144,18 @@ def last_counters(emulation: Emulation) -> dict[str, Any]:
     text = (folder() / f"{emulation.name}.{registry.LAST}").read_text()
     report: dict[str, Any] = json.loads(text)
     return report
+
+
+def names_served(directory: str) -> int | None:
+    """Number of operations on names and attributes that the emulated tier at a directory, named
+    without links, has served so far; None where none is there. Raises OSError where it does not
+    answer.
+    """
+    for made in recorded():
+        if made.directory == directory:
+            counted = counters(made)["operations"]
+            return sum(int(count) for name, count in counted.items() if name not in _OF_DATA)
+    return None
 
 
 def _all(client: socket.socket) -> bytes:

@@ -31,7 +31,13 @@ UNTOLD = frozenset(("open", "unknown"))
 "Verdicts on comparisons that say nothing yet."
 COMPUTING = "compute_s"
 "Field of the summary that holds the time of all tasks in the function."
-HEADS = {WITHOUT_START: "Without the start of engines, ", COMPUTING: "Of computing alone, "}
+ROUND = "round_median_s"
+"Number of a program that computes in rounds: the median of their times."
+HEADS = {
+    WITHOUT_START: "Without the start of engines, ",
+    COMPUTING: "Of computing alone, ",
+    ROUND: "By the median round, ",
+}
 "Words before comparisons by another number than the makespan."
 NOT_RUN = "None of the cells that tell has been run."
 
@@ -119,10 +125,19 @@ def untestable(why: str) -> Judge:
 
 def expecting(verdicts: Collection[Verdict], found: Sequence[Comparison]) -> Judged:
     """Judge by comparisons, each of which should have one of these verdicts."""
+    return expecting_each([(verdicts, one) for one in found])
+
+
+def expecting_each(found: Sequence[tuple[Collection[Verdict], Comparison]]) -> Judged:
+    """Judge by comparisons, each with the verdicts of which it should have one."""
     if not found:
         return Judged("not tested", [NOT_RUN])
-    together = jointly(found)
-    signs = [None if one.verdict in UNTOLD else one.verdict in verdicts for one in together]
+    together = jointly([one for _, one in found])
+    wanted = [verdicts for verdicts, _ in found]
+    signs = [
+        None if one.verdict in UNTOLD else one.verdict in verdicts
+        for one, verdicts in zip(together, wanted, strict=True)
+    ]
     return Judged(outcome_of(signs), [*counted(signs), *map(sentence, together)])
 
 
@@ -208,6 +223,17 @@ def judged_contrasts(found: Sequence[Contrast]) -> Judged:
     return Judged(outcome_of(signs), [*counted(signs), *(one.told for one in found)])
 
 
+def advised(
+    sentences: Mapping[str, Mapping[Outcome, str]], found: Sequence[tuple[Claim, Judged]]
+) -> Iterator[str]:
+    """What follows from claims, by their texts and by what came of them, with the evidence."""
+    by_text = {claim.text: one for claim, one in found}
+    for text, told in sentences.items():
+        one = by_text.get(text)
+        if one is not None and one.outcome in told:
+            yield f"{told[one.outcome]} {one.evidence[0]}"
+
+
 Values = tuple[str, Mapping[int, float]]
 "A level, and a number of its trials by their replicates."
 
@@ -247,3 +273,25 @@ def show_mean(values: Sequence[float]) -> str:
     if interval.low is None or interval.high is None:
         return text
     return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
+
+
+Ratios = Mapping[int, float]
+"Times at one level over those at another, by replicate."
+
+
+def ratios_of(
+    evidence: Evidence, factor: str, level: Level, reference: Level, **others: Level
+) -> Ratios:
+    """Median rounds at a level over those at another, all else alike."""
+    here = evidence.cell(**{**others, factor: level})
+    there = evidence.cell(**{**others, factor: reference})
+    if here is None or there is None:
+        return {}
+    own = here.by_replicate(ROUND)
+    other = there.by_replicate(ROUND)
+    return {one: own[one] / other[one] for one in sorted(own.keys() & other.keys())}
+
+
+def show_ratios(ratios: Ratios) -> str:
+    """Mean of ratios with the bounds of its 95 % interval."""
+    return show_interval(ratio_interval(list(ratios.values()), [1.0] * len(ratios)))

@@ -12,6 +12,7 @@ from hyperslab.apps.experiment.claims.claim import (
     Judged,
     Outcome,
     Values,
+    advised,
     counted,
     expecting,
     judged_ratio,
@@ -279,14 +280,7 @@ def _fewer_bytes(evidence: Evidence) -> Judged:
 
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
     """What follows for the owner of a cluster, with the evidence."""
-    return list(_advice({claim.text: one for claim, one in found}))
-
-
-def _advice(found: Mapping[str, Judged]) -> Iterator[str]:
-    for text, sentences in ADVICE.items():
-        one = found.get(text)
-        if one is not None and one.outcome in sentences:
-            yield f"{sentences[one.outcome]} {one.evidence[0]}"
+    return list(advised(ADVICE, found))
 
 
 FAST_PORTS = "A slow link costs more on a worker than on the scheduler: workers get the fast ports."
@@ -364,7 +358,7 @@ ERRATA = (
         " message needs beyond its first packet counts as data."
     ),
 )
-ADVICE: Mapping[str, Mapping[str, str]] = {
+ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     FAST_PORTS: {
         "reproduced": "Give fast ports to the workers first.",
         "refuted": "Do not count on it that the scheduler can have the slow port.",

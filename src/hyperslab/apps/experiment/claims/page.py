@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
-from hyperslab.apps.experiment.claims import dask_network, dask_vs_spark, storage_tiers
+from hyperslab.apps.experiment.claims import (
+    dask_network,
+    dask_vs_spark,
+    spark_on_lustre,
+    storage_tiers,
+)
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
 from hyperslab.apps.experiment.figures import write_figures
 from hyperslab.apps.experiment.runner import Experiment
@@ -65,6 +70,7 @@ PAPERS = {
         ("dask-vs-spark", dask_vs_spark),
         ("storage-tiers", storage_tiers),
         ("dask-network", dask_network),
+        ("spark-on-lustre", spark_on_lustre),
     )
 }
 
