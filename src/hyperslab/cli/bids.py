@@ -14,6 +14,10 @@ from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
+from hyperslab.apps.bids.containers.group import run_group_in_container, told
+from hyperslab.apps.bids.containers.images import AUTO
+from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
+from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
@@ -24,6 +28,8 @@ from hyperslab.apps.bids.running import (
 )
 from hyperslab.apps.bids.template import template_app
 from hyperslab.apps.bids.unit import PER
+from hyperslab.apps.commands.running import run_here
+from hyperslab.cli import containers
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     ENGINE,
@@ -154,6 +160,12 @@ def bids(
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
     fail_fast: FailFast = None,
+    container: containers.Image = "",
+    runtime: containers.Runtime = AUTO,
+    runtime_option: containers.RuntimeOption = [],  # noqa: B006
+    app_arguments: containers.AppArguments = "",
+    container_memory: containers.Memory = "",
+    container_cpus: containers.Cpus = None,
     dry_run: Annotated[bool, dry_run_flag("Say which participants and images there are")] = False,
     report: Report = True,
     live: Live = False,
@@ -174,12 +186,11 @@ def bids(
         bids_filter_file,
         per,  # type: ignore[arg-type]
     )
+    contained = containers.wanted(
+        container, runtime, runtime_option, app_arguments, container_memory, container_cpus
+    )
     selection = select(bids_dir, asked)
     out = Path(local_folder(output_dir))
-    if level == "group":
-        _require_brain(app)
-        return _show_group(selection, out, allow_missing, quiet)
-    chosen = _app(app, brain_extractor, invocation)
     options = Options(
         engine=engine,
         workers=workers,
@@ -196,9 +207,21 @@ def bids(
         report=report,
         live=live,
     )
+    if contained is not None:
+        _require_alone(app, invocation)
+        others = {"--session-label": session_label, "--bids-filter-file": bids_filter_file}
+        others["--per session"] = per == "session"
+        contained = containers.usable(contained, level == "group" or run_here(options), others)
+    if level == "group":
+        return _group(selection, out, app, contained, allow_missing, quiet)
+    chosen = _app(app, brain_extractor, invocation)
+    if contained is not None:
+        chosen = container_app(contained, os.fspath(out))
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
+    if contained is not None:
+        remove_left_containers(contained, out, options)
     result = run_participants(selection, out, chosen, options, progress_for(quiet))
     return show_result(result, out, quiet, verbose=verbose)
 
@@ -224,16 +247,35 @@ def _require_words(level: str, per: str, brain_extractor: str) -> None:
             raise UsageError(f"{flag} {given}: choose one of {', '.join(known)}")
 
 
-def _require_brain(app: str) -> None:
+def _require_alone(app: str, invocation: str) -> None:
+    given = invocation
     if app != BRAIN:
-        raise UsageError(f"group --app '{app}': there is a group level of --app {BRAIN} alone")
+        given = app
+    if given:
+        raise UsageError(f"--app {given}: what runs is what --container names: leave one out")
 
 
-def _show_group(selection: Selection, out: Path, allow_missing: bool, quiet: bool) -> int:
-    group = run_group(selection, out, allow_missing)
+def _group(
+    selection: Selection,
+    out: Path,
+    app: str,
+    contained: Container | None,
+    allow_missing: bool,
+    quiet: bool,
+) -> int:
+    """Run the group level, and say what came of it."""
+    if contained is not None:
+        lines = [told(run_group_in_container(selection, out, contained, allow_missing), out)]
+    elif app == BRAIN:
+        group = run_group(selection, out, allow_missing)
+        lines = [*group.lines(), f"tables     {out}{os.sep}group_*.tsv"]
+    else:
+        raise UsageError(
+            f"group --app '{app}': there is a group level of --app {BRAIN} and --container alone"
+        )
     if not quiet:
         with told_if_heard():
-            typer.echo("\n".join((*group.lines(), f"tables     {out}{os.sep}group_*.tsv")))
+            typer.echo("\n".join(lines))
     return 0
 
 

@@ -81,6 +81,8 @@ def _admits(room: Room | None, nbytes: int) -> bool:
 class _Places:
     """The private folders of one attempt."""
 
+    name: str
+    "Name of the attempt, which no other one has."
     out: Path
     work: Path
     copies: Path | None
@@ -117,7 +119,7 @@ def _places(commands: Commands, task: Task, tiers: _Tiers) -> _Places:
     copied = None
     if tiers.copies is not None:
         copied = Path(tiers.copies.area, OUTPUTS) / f"{name}.in"
-    return _Places(out / f"{name}.out", work / f"{name}.work", copied)
+    return _Places(name, out / f"{name}.out", work / f"{name}.work", copied)
 
 
 def _run(commands: Commands, state: State, places: _Places) -> None:
@@ -126,7 +128,9 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     inputs = list(command.inputs)
     if places.copies is not None:
         inputs = [_near(path, places.copies / str(n)) for n, path in enumerate(inputs)]
-    words = filled(command.argv, _values(commands, state.task, command, places), inputs)
+    values = _values(commands, state.task, command, places)
+    words = filled(command.argv, values, inputs)
+    after_words = filled(command.after, values, inputs)
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
@@ -138,6 +142,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
             str(Path(commands.folder, LOGS, log)),
             commands.limit_s,
             fence.require_open,
+            after_words,
         )
     except Refused as error:
         raise not_started(error) from error
@@ -161,6 +166,7 @@ def _values(
         "work": str(places.work),
         "index": str(task.id),
         "slot": str(number_of(served(), commands.threads)),
+        "attempt": places.name,
     }
 
 

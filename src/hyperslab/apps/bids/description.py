@@ -33,7 +33,7 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def derivative(
-    source: str, said: Mapping[str, Any], title: str, generated_by: Sequence[Mapping[str, str]]
+    source: str, said: Mapping[str, Any], title: str, generated_by: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The description of a dataset made of the one in the folder `source`, which says this of
     itself (BIDS 1.11, "Derived dataset and pipeline description").

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
-from hyperslab.apps.bids.description import derivative, read_description, save_description
+from hyperslab.apps.bids.description import (
+    FILE,
+    derivative,
+    read_description,
+    save_description,
+)
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.table import site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, require_content, units
@@ -164,7 +169,8 @@ def _describe(selection: Selection, out: Path, app: App) -> None:
     """Write the description of the derivatives: of each site where it is a collection of them."""
     for dataset in selection.datasets:
         home = out / dataset.site
-        if home.is_dir():
+        describes_itself = app.writes_of_dataset and (home / FILE).exists()
+        if home.is_dir() and not describes_itself:
             said = read_description(dataset.folder)
             description = derivative(dataset.folder, said, app.title, app.generated_by)
             save_description(home, description)

@@ -56,7 +56,7 @@ def commanded(
     here = os.getcwd()
     end = Execute(tuple(tasks), title or _title(tasks), template, here, options.task_timeout_s)
     pipeline = pipeline_of(end)
-    if not (options.connect or facts_of(options.engine).batch_system):
+    if run_here(options):
         require_programs(tasks, here)
     return pipeline
 
@@ -66,6 +66,11 @@ def own_options(options: Options) -> Options:
     themselves.
     """
     return replace(options, task_timeout_s=None, trial=False)
+
+
+def run_here(options: Options) -> bool:
+    """Whether commands run on this machine, so that what they need can be looked for."""
+    return not (options.connect or facts_of(options.engine).batch_system)
 
 
 def _title(tasks: list[CommandTask]) -> str:
