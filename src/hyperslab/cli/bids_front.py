@@ -63,7 +63,7 @@ def _memory_each(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
     """The flag for the memory of one container, of --mem-mb for all of them."""
     if not _has_container(others) or known.mem_mb is None or not known.nprocs:
         return []
-    return ["--container-memory", f"{known.mem_mb / known.nprocs:g}MB"]
+    return ["--container-memory", str(known.mem_mb * 10**6 // known.nprocs)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -146,7 +146,7 @@ def test_one_participant_after_the_other(
         (["participant", "--participant-label", "7"], "--participant-label: the dataset has no"),
         (["participant", "--session-label", "7"], "--session-label: the dataset has no ses-7"),
         (["participant", "--per", "run"], "--per run: choose one of participant, session"),
-        (["group", "--app", "cp"], "there is a group level of --app brain alone"),
+        (["group", "--app", "cp"], "there is a group level of --app brain and --container alone"),
         (["each"], "the level each: choose one of participant, group"),
         (["participant", "--bids-filter-file", "none.json"], "none.json: there is no such file"),
         (["participant", "--app", "no-such-program"], "no-such-program is not on PATH"),

@@ -224,6 +224,30 @@ def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     assert (out / "own").read_text() == "mine\n"
 
 
+def test_files_that_several_tasks_may_make(tmp_path: Path) -> None:
+    """The first one stays, whoever is done again."""
+    out = tmp_path / "out"
+
+    def tasks(word: str = "") -> list[CommandTask]:
+        script = 'mkdir $0/$1; for name in $1/own $1.txt all.txt; do echo $1$2 > $0/$name; done'
+        words = ("{out}", "{name}")
+        first = sh("sub-1", script, *words, word, stem="sub-1")
+        return [first, sh("sub-10", script, *words, stem="sub-10")]
+
+    result = run(tasks(), out)
+    assert result.ok, result.failures
+    own = ["sub-1.txt", "sub-1/own", "sub-10.txt", "sub-10/own"]
+    assert names(out) == ["all.txt", *own]
+    assert (out / "all.txt").read_text() == "sub-1\n"
+    assert call("verify", out).out == "5 of 5 outputs unchanged since the run\n"
+    assert run(tasks("!"), out, resume=True).ok
+    assert (out / "all.txt").read_text() == "sub-1!\n"
+    (out / "sub-10" / "own").unlink()
+    assert run(tasks("!"), out, resume=True).ok
+    assert (out / "all.txt").read_text() == "sub-1!\n"
+    assert call("verify", out).out == "5 of 5 outputs unchanged since the run\n"
+
+
 def test_a_changed_input_or_command_is_done_again_and_replaces_what_it_made(tmp_path: Path) -> None:
     out = tmp_path / "out"
     file = tmp_path / "in"

@@ -8,7 +8,7 @@ from typing import Any
 
 from hyperslab.apps.bids import app as apps
 from hyperslab.apps.bids.app import App, Command
-from hyperslab.apps.bids.containers.images import remove_left
+from hyperslab.apps.bids.containers.images import is_file, remove_left
 from hyperslab.apps.bids.containers.runtimes import (
     DATA,
     OUT,
@@ -69,10 +69,14 @@ def generated_by(asked: Container) -> dict[str, Any]:
 def name_of(image: str) -> str:
     """The name of an app, by that of its image, such as mriqc of nipreps/mriqc:24.0.2."""
     last = os.path.basename(image)
+    if is_file(image):
+        return os.path.splitext(last)[0]
     return last.partition("@")[0].partition(":")[0]
 
 
 def _version_of(image: str) -> str:
+    if is_file(image):
+        return ""
     return os.path.basename(image).partition("@")[0].partition(":")[2]
 
 
