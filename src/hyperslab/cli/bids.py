@@ -18,6 +18,7 @@ from hyperslab.apps.bids.containers.group import run_group_in_container, told
 from hyperslab.apps.bids.containers.images import AUTO
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.grouping import group_task
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
@@ -59,13 +60,15 @@ from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
+from hyperslab.plan.command import CommandTask
 from hyperslab.report.progress import progress_for
 from hyperslab.storage.location import local_folder
 from hyperslab.units import show_count
 
 Opt = typer.Option
 
-LEVELS = ("participant", "group")
+GROUP, BOTH = "group", "both"
+LEVELS = ("participant", GROUP, BOTH)
 APP = "What runs, as in: --app 'bet {t1w} {out}/{prefix}_brain.nii.gz'"
 BRAIN = "brain"
 _NAMED = 5
@@ -80,7 +83,11 @@ def bids(
         str, typer.Argument(metavar="OUT_DIR", help="Folder of the derivatives.")
     ],
     level: Annotated[
-        str, typer.Argument(metavar="participant|group", help="What is done: each, or all of them.")
+        str,
+        typer.Argument(
+            metavar="participant|group|both",
+            help="What is done: each, all of them, or these when those have ended, in one run.",
+        ),
     ],
     app: Annotated[
         str,
@@ -211,8 +218,8 @@ def bids(
         _require_alone(app, invocation)
         others = {"--session-label": session_label, "--bids-filter-file": bids_filter_file}
         others["--per session"] = per == "session"
-        contained = containers.usable(contained, level == "group" or run_here(options), others)
-    if level == "group":
+        contained = containers.usable(contained, level == GROUP or run_here(options), others)
+    if level == GROUP:
         return _group(selection, out, app, contained, allow_missing, quiet)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
@@ -222,7 +229,10 @@ def bids(
     _mention_left_out(selection, chosen, quiet)
     if contained is not None:
         remove_left_containers(contained, out, options)
-    result = run_participants(selection, out, chosen, options, progress_for(quiet))
+    then = _then(selection, out, level, app, contained, allow_missing)
+    result = run_participants(
+        selection, out, chosen, options, progress_for(quiet), then, allow_missing
+    )
     return show_result(result, out, quiet, verbose=verbose)
 
 
@@ -277,6 +287,22 @@ def _group(
         with told_if_heard():
             typer.echo("\n".join(lines))
     return 0
+
+
+def _then(
+    selection: Selection,
+    out: Path,
+    level: str,
+    app: str,
+    contained: Container | None,
+    allow_missing: bool,
+) -> tuple[CommandTask, ...]:
+    """The commands of the group level, where that belongs to the run."""
+    if level != BOTH:
+        return ()
+    if contained is not None or app != BRAIN:
+        raise UsageError(f"both: is for --app {BRAIN}: run participant, and then group")
+    return (group_task(selection, out, allow_missing),)
 
 
 def _foretell(selection: Selection, app: App) -> int:

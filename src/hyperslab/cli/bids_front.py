@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hyperslab.cli import main as hyperslab
-from hyperslab.cli.bids import LEVELS
+from hyperslab.cli.bids import GROUP, LEVELS
 from hyperslab.storage.replacement import FOLDER
 
 
@@ -50,7 +50,7 @@ def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
     if known.bids_filter_file is not None:
         line += ["--bids-filter-file", known.bids_filter_file]
     is_begun = Path(known.output_dir, FOLDER).is_dir()
-    if is_begun and known.analysis_level == LEVELS[0] and "--resume" not in others:
+    if is_begun and known.analysis_level != GROUP and "--resume" not in others:
         line.append("--resume")
     return [*line, *others]
 

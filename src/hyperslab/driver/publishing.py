@@ -97,10 +97,11 @@ class Publishing:
         return name in self._owners or os.path.lexists(self._out / name)
 
     def _require_free(self, task: Task, name: str) -> None:
+        is_known = name in self._owners
         owner = self._owners.get(name)
-        if owner == task.id:
+        if is_known and owner in (task.id, None):
             return
-        if owner is not None:
+        if is_known:
             raise OutputBusy(
                 f"another task has written {name} already: let each task give its files names of"
                 " their own"
@@ -145,19 +146,20 @@ class Publishing:
                 (self._out / name).unlink()
 
 
-def _owners(inherited: Iterable[Inherited]) -> dict[str, int]:
+def _owners(inherited: Iterable[Inherited]) -> dict[str, int | None]:
     """The tasks that names belong to, by all that earlier attempts have made, also those of tasks
-    that are to be done again.
+    that are to be done again. Names of tasks of a later stage, which rests on other tasks now,
+    belong to nobody.
     """
-    staged: dict[str, int] = {}
-    named: dict[str, int] = {}
+    staged: dict[str, int | None] = {}
+    named: dict[str, int | None] = {}
     for submission in inherited:
         for outcome in Tail(submission.folder).poll():
             task: int | None = outcome.task
             if submission.ids is not None:
                 task = submission.ids.get(outcome.task)
-            if task is not None and outcome.status in ("staged", "done"):
-                if task < 0:
+            if outcome.status in ("staged", "done"):
+                if task is not None and task < 0:
                     task = ~task
                 found = named if outcome.status == "done" else staged
                 found |= {written.path: task for written in outcome.outputs}

@@ -52,6 +52,7 @@ from hyperslab.plan.settings import Settings
 from hyperslab.plan.shipment import Shipment, pack
 from hyperslab.plan.task import Outcome
 from hyperslab.plan.written import texts
+from hyperslab.report import levels
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
@@ -201,6 +202,13 @@ class Driver(Rounds):
             {"labels": self._labels()},
         )
 
+    def _levels(self) -> list[tuple[str, int]]:
+        """The levels of commands that wait for one another, and their tasks."""
+        stages = self.plan.stages
+        if len(stages) == 1 or stages[0].job.commands is None:
+            return []
+        return [(stage.name, len(stage.tasks)) for stage in stages]
+
     def _labels(self) -> list[str]:
         return [self.products.label(task.id) for task in self.plan.tasks]
 
@@ -282,7 +290,7 @@ class Driver(Rounds):
             prior = None
             for stage in self.plan.stages:
                 prior = self._run_stage(stage, prior)
-                if self.failures:
+                if self.failures and stage.is_vital:
                     return
             self._take_all({}, last=True)  # where another driver has seen the last round
             self.value = prior
@@ -374,6 +382,8 @@ class Driver(Rounds):
             "load": self.load,
             "storage": self.storage,
         }
+        if found := self._levels():
+            meta[levels.META] = found
         if staged := self.staging.record():
             meta["staging"] = staged
         if queued := self.engine.queued():

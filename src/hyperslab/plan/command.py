@@ -82,6 +82,12 @@ class Execute:
     "Directory that commands run in."
     limit_s: float | None = None
     "Seconds that one may take."
+    then: tuple[CommandTask, ...] = ()
+    "Commands that begin when all others have ended."
+    despite_failures: bool = False
+    "Whether they begin although some of the others have failed."
+    levels: tuple[str, str] = ("each", "then")
+    "What the commands are called that come first, and that come then."
 
 
 @dataclass(frozen=True, slots=True)

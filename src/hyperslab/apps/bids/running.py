@@ -30,6 +30,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.plan.command import CommandTask
 from hyperslab.report.progress import Progress
 
 
@@ -83,9 +84,12 @@ def run_participants(
     app: App,
     options: Options,
     progress: Progress | None = None,
+    then: Sequence[CommandTask] = (),
+    allow_missing: bool = False,
 ) -> Result:
     """Run an app over every unit, into a dataset of derivatives whose description is written when
-    all have ended; what has failed is in the result.
+    all have ended; what has failed is in the result. `then` are the commands of the group level,
+    which begin when all units are done, or with `allow_missing` when all have ended.
 
     Raises UsageError before anything starts, and what `run_commands` raises.
     """
@@ -101,6 +105,9 @@ def run_participants(
         title=f"{app.title} of {selection.root}",
         progress=progress,
         check=False,
+        then=then,
+        despite_failures=allow_missing,
+        levels=("participant", "group"),
     )
     _describe(selection, Path(out), app)
     return result
@@ -112,13 +119,19 @@ def run_group(
     """Put together what the brain app has found in every participant. Raises UsageError where some
     are missing, unless these may be.
     """
+    sites = sites_of(selection)
+    group = gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
+    save_group(group, Path(out))
+    return group
+
+
+def sites_of(selection: Selection) -> dict[str, str]:
+    """The sites of all participants, by their folders. Raises FormatError."""
     sites: dict[str, str] = {}
     for dataset in selection.datasets:
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
-    group = gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
-    save_group(group, Path(out))
-    return group
+    return sites
 
 
 def units_of(selection: Selection, app: App) -> Sequence[Unit]:
