@@ -18,10 +18,12 @@ from hyperslab.apps.bids.containers.group import run_group_in_container, told
 from hyperslab.apps.bids.containers.images import AUTO
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import group_task
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
+    gathered,
     run_group,
     run_participants,
     select,
@@ -233,6 +235,8 @@ def bids(
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing
     )
+    if then and result.ok:
+        _tell(_said(gathered(selection, out), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
 
@@ -277,16 +281,23 @@ def _group(
     if contained is not None:
         lines = [told(run_group_in_container(selection, out, contained, allow_missing), out)]
     elif app == BRAIN:
-        group = run_group(selection, out, allow_missing)
-        lines = [*group.lines(), f"tables     {out}{os.sep}group_*.tsv"]
+        lines = _said(run_group(selection, out, allow_missing), out)
     else:
         raise UsageError(
             f"group --app '{app}': there is a group level of --app {BRAIN} and --container alone"
         )
+    _tell(lines, quiet)
+    return 0
+
+
+def _tell(lines: list[str], quiet: bool) -> None:
     if not quiet:
         with told_if_heard():
             typer.echo("\n".join(lines))
-    return 0
+
+
+def _said(group: Group, out: Path) -> list[str]:
+    return [*group.lines(), f"tables     {out}{os.sep}group_*.tsv"]
 
 
 def _then(

@@ -102,6 +102,27 @@ def test_the_brains_of_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert only.code == 0
 
 
+def test_both_levels_in_one_run(tmp_path: Path) -> None:
+    head = two_millimetres(tmp_path).path
+    home = tmp_path / "data"
+    image = home / t1w("1").replace(".gz", "")
+    image.parent.mkdir(parents=True)
+    image.symlink_to(head)
+    out = tmp_path / "out"
+    line = ("bids", home, out, "both", "--brain-extractor", "builtin", "--engine", "threads")
+    done = call(*line)
+    assert done.code == 0, done
+    assert "of 1 participant in 1 image\ntables     " in done.out
+    rows = (out / "group_brain_volumes.tsv").read_text().splitlines()
+    assert [row.split("\t")[0] for row in rows] == ["participant_id", "sub-1"]
+    said = call("report", out).out
+    assert "barrier" in said
+    assert '"group"' in (out / ".hyperslab/run-0001/report.html").read_text()
+    assert "mean brain volume" in call("logs", out, "group").out
+    refused = call("bids", home, tmp_path / "other", "both", "--app", COPY)
+    assert (refused.code, "both: is for --app brain" in refused.err) == (2, True), refused
+
+
 def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = make(tmp_path / "data", t1w("1", "a"), t1w("10", "a"), t1w("2", "a"), t1w("2", "b"))
     line = ["--participant_label", "sub-1", "2", "--session-label", "a", "--skip_bids_validation"]

@@ -248,6 +248,43 @@ def test_files_that_several_tasks_may_make(tmp_path: Path) -> None:
     assert call("verify", out).out == "5 of 5 outputs unchanged since the run\n"
 
 
+def test_commands_that_wait_for_all_others(tmp_path: Path) -> None:
+    """They read what these have made, and do so again when that changes."""
+    out = tmp_path / "out"
+    all_of_them = sh("all", 'cat "$0"/*.txt | tee "$1/all.tsv"', str(out), "{out}")
+
+    def tasks(*labels: str) -> list[CommandTask]:
+        script = 'test "$0" != "$FAILS" && echo "$0" > "$1/$0.txt"'
+        return [sh(label, script, "{name}", "{out}") for label in labels]
+
+    def once(*labels: str, **settings: Any) -> Result:
+        two = {"engine": "threads", "workers": 2}
+        return run(tasks(*labels), out, then=[all_of_them], **{**two, **settings})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAILS", "b")
+        failed = once("a", "b")
+        assert [one.task for one in failed.failures] == ["b"]
+        assert names(out) == ["a.txt"]
+        assert not once("a", "b", resume=True, despite_failures=True).ok
+        assert (out / "all.tsv").read_text() == "a\n"
+    whole = once("a", "b", resume=True, report=True, levels=("participant", "group"))
+    assert whole.ok, whole.failures
+    assert (out / "all.tsv").read_text() == "a\nb\n"
+    assert whole.summary.barrier_s > 0
+    assert whole.page is not None
+    assert '"participant"' in whole.page.read_text()
+    more = once("a", "b", "c", resume=True)
+    assert more.ok, more.failures
+    assert (out / "all.tsv").read_text() == "a\nb\nc\n"
+    again = once("a", "b", "c", resume=True)
+    assert again.ok
+    assert again.summary.attempts == 0
+    listed = [(one.label, one.printed()) for one in logged(RunDirectory(out))]
+    assert listed[-1] == ("all", b"a\nb\nc\n")
+    assert call("verify", out).out == "4 of 4 outputs unchanged since the run\n"
+
+
 def test_a_changed_input_or_command_is_done_again_and_replaces_what_it_made(tmp_path: Path) -> None:
     out = tmp_path / "out"
     file = tmp_path / "in"

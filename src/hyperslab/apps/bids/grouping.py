@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from hyperslab.apps.bids.group import BY_IMAGE, BY_SITE, Group, gather_volumes, save_group
-from hyperslab.apps.bids.running import Asked, Selection, select, sites_of
+from hyperslab.apps.bids.group import BY_IMAGE, BY_SITE, save_group
+from hyperslab.apps.bids.running import Asked, Selection, gathered, select
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.placeholders import literal
@@ -41,18 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     allow_missing = asked.pop("allow_missing")
     labels = {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
     try:
-        group = _gathered(select(root, Asked(**{**asked, **labels})), Path(out), allow_missing)
+        group = gathered(select(root, Asked(**{**asked, **labels})), Path(out), allow_missing)
     except HyperslabError as error:
         print(error, file=sys.stderr)
         return 1
     save_group(group, Path(target))
     print("\n".join(group.lines()))
     return 0
-
-
-def _gathered(selection: Selection, out: Path, allow_missing: bool) -> Group:
-    sites = sites_of(selection)
-    return gather_volumes(selection.units, selection.root, out, sites, allow_missing)
 
 
 if __name__ == "__main__":

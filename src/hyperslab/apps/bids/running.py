@@ -119,19 +119,20 @@ def run_group(
     """Put together what the brain app has found in every participant. Raises UsageError where some
     are missing, unless these may be.
     """
-    sites = sites_of(selection)
-    group = gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
+    group = gathered(selection, out, allow_missing)
     save_group(group, Path(out))
     return group
 
 
-def sites_of(selection: Selection) -> dict[str, str]:
-    """The sites of all participants, by their folders. Raises FormatError."""
+def gathered(
+    selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
+) -> Group:
+    """The same without tables."""
     sites: dict[str, str] = {}
     for dataset in selection.datasets:
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
-    return sites
+    return gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
 
 
 def units_of(selection: Selection, app: App) -> Sequence[Unit]:
