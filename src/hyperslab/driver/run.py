@@ -376,14 +376,13 @@ class Driver(Rounds):
         moments = self.moments()
         meta = {
             "labels": self._labels(),
+            levels.META: self._levels(),
             "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),
             "load": self.load,
             "storage": self.storage,
         }
-        if found := self._levels():
-            meta[levels.META] = found
         if staged := self.staging.record():
             meta["staging"] = staged
         if queued := self.engine.queued():

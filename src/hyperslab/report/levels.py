@@ -1,5 +1,5 @@
-"""Levels: commands that begin when all those of the level before have ended, and the barrier between
-them.
+"""Levels: commands that begin when all those of the level before have ended, and the barrier that
+this makes.
 
 Section III.M of Dugré, Hayot-Sasson and Glatard, A performance comparison of Dask and Apache Spark
 for data-intensive neuroimaging pipelines (2019), sees most of the overhead of a BIDS App there, and
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hyperslab.trace import Span, Trace
 
@@ -52,7 +53,7 @@ def barriers_ns(
     next one.
     """
     total = 0
-    for before, after in zip(levels, levels[1:], strict=False):
+    for before, after in pairwise(levels):
         starts = [s.start_ns for spans in by_slot.values() for s in spans if s.task in after.tasks]
         if not starts:
             continue

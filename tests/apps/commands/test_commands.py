@@ -229,7 +229,7 @@ def test_files_that_several_tasks_may_make(tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def tasks(word: str = "") -> list[CommandTask]:
-        script = 'mkdir $0/$1; for name in $1/own $1.txt all.txt; do echo $1$2 > $0/$name; done'
+        script = "mkdir $0/$1; for name in $1/own $1.txt all.txt; do echo $1$2 > $0/$name; done"
         words = ("{out}", "{name}")
         first = sh("sub-1", script, *words, word, stem="sub-1")
         return [first, sh("sub-10", script, *words, stem="sub-10")]

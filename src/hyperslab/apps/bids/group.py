@@ -137,9 +137,7 @@ def _volume_ml(path: Path) -> float:
     return float(volume_ml)
 
 
-def require_complete(
-    is_any: bool, missing: Sequence[str], out: Path, allow_missing: bool
-) -> None:
+def require_complete(is_any: bool, missing: Sequence[str], out: Path, allow_missing: bool) -> None:
     """Raise UsageError for a group level that lacks participants, unless these may be missing, or
     all of them.
     """

@@ -70,7 +70,11 @@ class Podman:
         """What it prints."""
         line = ["podman", *map(str, words)]
         done = subprocess.run(
-            line, capture_output=True, text=True, check=False, env={**os.environ, **self.environment}
+            line,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **self.environment},
         )
         assert done.returncode == 0, done
         return done.stdout
@@ -84,7 +88,7 @@ def missing() -> str:
     """Why containers cannot be tried here; '' if they can."""
     absent = sorted({package for name, package in PACKAGES.items() if shutil.which(name) is None})
     if absent:
-        return f"there is no podman here that works: install the Debian packages {', '.join(absent)}"
+        return f"there is no podman here: install the Debian packages {', '.join(absent)}"
     if os.geteuid():
         return "containers of one's own storage are tried as root: run the tests as root"
     return ""

@@ -68,9 +68,7 @@ def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str) ->
     assert podman.containers() == []
 
 
-def test_a_container_that_needs_too_much_memory(
-    podman: Podman, home: Path, tmp_path: Path
-) -> None:
+def test_a_container_that_needs_too_much_memory(podman: Podman, home: Path, tmp_path: Path) -> None:
     make(home, "hungry")
     limits = ("--container-memory", "100MB", "--participant-label", 1, "--retries", 0)
     done = bids(home, tmp_path / "out", "participant", "--engine", "serial", *limits)

@@ -116,7 +116,9 @@ def test_the_words_of_each_runtime(
 
 
 def test_the_runtime_that_has_the_image_is_taken(programs: Path, tmp_path: Path) -> None:
-    install(programs, "podman", said="[]", complaint=f"Error: {NAME}: image not known\n", status=125)
+    install(
+        programs, "podman", said="[]", complaint=f"Error: {NAME}: image not known\n", status=125
+    )
     install(programs, "docker")
     found = require_usable(Container(NAME, AUTO))
     assert (found.runtime, found.identity) == ("docker", IDENTITY)
@@ -204,14 +206,12 @@ def test_folders_that_runtimes_would_take_apart(programs: Path, tmp_path: Path) 
     assert (done.code, "',' in " in done.err) == (2, True), done
 
 
-def test_a_runtime_that_does_not_answer(
-    programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_that_does_not_answer(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = programs / "docker"
     program.write_text("#!/bin/sh\nexec sleep 100\n")
     program.chmod(0o755)
     monkeypatch.setattr(images, "PATIENCE_S", 0.2)
-    with pytest.raises(UsageError, match="docker has not answered for 0.2 s: see that it works"):
+    with pytest.raises(UsageError, match=r"docker has not answered for 0.2 s: see that it works"):
         require_usable(Container(NAME, "docker"))
     with pytest.raises(UsageError, match="docker has not answered"):
         remove_left(Container(NAME, "docker"), "/out")

@@ -91,7 +91,7 @@ def _fitting(asked: Container) -> tuple[str, ...]:
 
 
 def _settled(asked: Container) -> Container:
-    """With what depends on the runtime: files by their whole paths; what Docker makes is the
+    """Fill in what depends on the runtime: files by their whole paths; what Docker makes is the
     user's own.
     """
     if asked.facts.takes_files:

@@ -74,7 +74,7 @@ class Container:
     "Name, or path of a file."
     runtime: str
     identity: str = ""
-    "What the runtime knows the image by, whatever its name comes to mean; '' where that is unknown."
+    "What the runtime knows the image by, whatever its name comes to mean; '' where nobody knows."
     memory_nbytes: int | None = None
     cpus: float | None = None
     options: tuple[str, ...] = ()
