@@ -120,7 +120,7 @@ def test_levels_wait_for_one_another() -> None:
     trace.meta["levels"] = [["participant", 3], ["group", 1]]
     summary = summarise(trace)
     assert summary.barrier_s == (9 - 6) + (9 - 8) + (9 - 2)
-    assert any(line.split()[:2] == ["barrier", "11"] for line in numbers(summary))
+    assert any(line.split()[:2] == ["barrier", "11.0"] for line in numbers(summary))
     colours = {bars["name"]: bars["colour"] for bars in gantt(trace)["bars"]}
     assert set(colours) == {"participant", "group", "write"}
     assert len(set(colours.values())) == 3
