@@ -199,18 +199,16 @@ class Driver(Rounds):
             [str(slot) for slot in self.engine.slots()],
             self.tail.merging.copy(),
             moments,
-            {"labels": self._labels()},
+            self._named(),
         )
 
-    def _levels(self) -> list[tuple[str, int]]:
-        """The levels of commands that wait for one another, and their tasks."""
+    def _named(self) -> dict[str, Any]:
+        """What tasks are called, and levels of commands that wait for one another."""
         stages = self.plan.stages
+        named = {"labels": [self.products.label(task.id) for task in self.plan.tasks]}
         if len(stages) == 1 or stages[0].job.commands is None:
-            return []
-        return [(stage.name, len(stage.tasks)) for stage in stages]
-
-    def _labels(self) -> list[str]:
-        return [self.products.label(task.id) for task in self.plan.tasks]
+            return named
+        return {**named, levels.META: [(stage.name, len(stage.tasks)) for stage in stages]}
 
     def begin(self) -> Path:
         """The folder of the submission, once nobody else writes for an earlier one. Raises
@@ -375,8 +373,7 @@ class Driver(Rounds):
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = self.moments()
         meta = {
-            "labels": self._labels(),
-            levels.META: self._levels(),
+            **self._named(),
             "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),
