@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -118,6 +120,10 @@ def test_both_levels_in_one_run(tmp_path: Path) -> None:
     page = (out / ".hyperslab/run-0001/report.html").read_text()
     assert ">barrier<" in page
     assert '"group"' in page
+    (address,) = re.findall(r'<img loading="lazy"[^>]* src="([^"]+)"', page)
+    picture = out / ".hyperslab/run-0001" / unquote(address)
+    assert picture.resolve() == out / "sub-1/figures/sub-1_desc-brain_mask.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert "mean brain volume" in call("logs", out, "group").out
     refused = call("bids", home, tmp_path / "other", "both", "--app", COPY)
     assert (refused.code, "both: is for --app brain" in refused.err) == (2, True), refused
