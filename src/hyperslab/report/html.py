@@ -212,9 +212,11 @@ def write_page(
         _memory(trace, summary),
         _facts({**facts, **circumstances(trace), **_expectation(trace, summary)}),
     ]
-    style, policy = "", POLICY
+    style = ""
+    policy = POLICY
     if made:
-        style, policy = MADE_STYLE, POLICY_WITH_FILES
+        style = MADE_STYLE
+        policy = POLICY_WITH_FILES
     replace_text(path, document(title, sections, style, policy))
 
 

@@ -135,7 +135,7 @@ def _resampled(pixels: Array, height: int, width: int) -> Array:
 
 
 def _centred(pixels: Array) -> Array:
-    """With rows of zeros above and below, so that all slices are of one height."""
+    """Add rows of zeros above and below, so that all slices are of one height."""
     missing = MONTAGE_PX - pixels.shape[0]
     above = missing // 2
     return np.pad(pixels, ((above, missing - above), (0, 0)))
