@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.bids import brain
+from hyperslab.apps.bids import brain, validation
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
@@ -154,6 +154,15 @@ def bids(
             rich_help_panel=APP,
         ),
     ] = False,
+    validate: Annotated[
+        bool,
+        Opt(
+            "--validate",
+            help="Have the official bids-validator, which has to be on PATH, look at the dataset"
+            " first; errors stop the run.",
+            rich_help_panel=INPUTS,
+        ),
+    ] = False,
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
@@ -199,6 +208,8 @@ def bids(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
     )
     selection = select(bids_dir, asked)
+    if validate:
+        _validate(selection, quiet)
     out = Path(local_folder(output_dir))
     options = Options(
         engine=engine,
@@ -262,6 +273,11 @@ def _require_words(level: str, per: str, brain_extractor: str) -> None:
     for flag, (given, known) in words.items():
         if given not in known:
             raise UsageError(f"{flag} {given}: choose one of {', '.join(known)}")
+
+
+def _validate(selection: Selection, quiet: bool) -> None:
+    warnings = sum(validation.validate(dataset.folder) for dataset in selection.datasets)
+    mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
 
 
 def _require_alone(app: str, invocation: str) -> None:

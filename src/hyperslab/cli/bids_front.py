@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         "skip-bids-validation",
         "skip-bids-validator",
         action="store_true",
-        help="taken and without effect: nothing is validated",
+        help="taken and without effect: nothing is validated without --validate",
     )
     parser.add_argument("--version", action="version", version=f"hyperslab {__version__}")
     return parser
