@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
 from hyperslab.redaction import redact_command
 from hyperslab.storage import fence, renaming
+from hyperslab.storage.beside import beside
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.staging import copies
 from hyperslab.storage.staging.area import OUTPUTS
@@ -135,15 +136,16 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
     try:
-        ended = spawner.run(
-            words,
-            commands.cwd,
-            {**os.environ, "TMPDIR": str(places.work)},
-            str(Path(commands.folder, LOGS, log)),
-            commands.limit_s,
-            fence.require_open,
-            after_words,
-        )
+        with _beside(commands, state.task):
+            ended = spawner.run(
+                words,
+                commands.cwd,
+                {**os.environ, "TMPDIR": str(places.work)},
+                str(Path(commands.folder, LOGS, log)),
+                commands.limit_s,
+                fence.require_open,
+                after_words,
+            )
     except Refused as error:
         raise not_started(error) from error
     cpu_ns = int((ended.user_s + ended.system_s) * 1e9)
@@ -155,6 +157,21 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     _require_outputs(command, ended, state.outputs)
     state.ran = replace(state.ran, place=str(places.out))
     state.is_staged = True
+
+
+@contextmanager
+def _beside(commands: Commands, task: Task) -> Iterator[None]:
+    """Wait until the command may run: one for which memory was not enough runs alone, and the
+    others of its round wait for it.
+    """
+    if not task.attempt:
+        yield
+        return
+    with ExitStack() as stack:
+        with span("wait"):
+            folder = Path(commands.folder, PRIVATE)
+            stack.enter_context(beside(folder, task.is_alone, fence.require_open))
+        yield
 
 
 def _values(

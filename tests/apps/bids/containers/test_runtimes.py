@@ -14,6 +14,7 @@ from hyperslab.apps.bids.containers import images
 from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
 from hyperslab.apps.bids.containers.participants import generated_by
 from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container
+from hyperslab.cli import bids_front
 from hyperslab.errors import UsageError
 from tests.apps.bids.containers.programs import IDENTITY, described, install, words_of
 from tests.apps.bids.datasets import make, t1w
@@ -215,6 +216,22 @@ def test_a_runtime_that_does_not_answer(programs: Path, monkeypatch: pytest.Monk
         require_usable(Container(NAME, "docker"))
     with pytest.raises(UsageError, match="docker has not answered"):
         remove_left(Container(NAME, "docker"), "/out")
+
+
+def test_memory_of_all_containers_together(
+    home: Path, programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = install(programs, "docker")
+    asked = ("--container", NAME, "--runtime", "docker", "--engine", "threads", "--no-report")
+    for out, words in (("a", ("--nprocs", "2")), ("b", ())):
+        line = (home, tmp_path / out, "participant", "--mem-mb", "3000", *words, *asked)
+        with pytest.raises(SystemExit) as end:
+            bids_front.main([str(word) for word in line])
+        assert not end.value.code
+    assert "--mem-mb 3000 has no effect without --nprocs" in capsys.readouterr().err
+    with_limit = [words for words in words_of(log, "run") if "--memory=1500000000" in words]
+    assert len(with_limit) == 2
+    assert len(words_of(log, "run")) == 4
 
 
 def test_the_description_names_the_image() -> None:
