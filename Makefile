@@ -14,6 +14,7 @@ SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-c
 SYSTEM_PACKAGES += fio=fio
 SYSTEM_PACKAGES += parallel=parallel sshd=openssh-server ssh=openssh-client
 SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat tcpdump=tcpdump
+SYSTEM_PACKAGES += podman=podman runc=runc busybox=busybox-static
 SYSTEM_PACKAGES += nft=nftables ping=iputils-ping iperf3=iperf3 ethtool=ethtool
 # The headers of FUSE have no command: they are installed together with its mount helper.
 SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev fuse2fs=fuse2fs

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -31,10 +31,15 @@ def quiet() -> None:
 
 
 def run(
-    tmp_path: Path, *argv: str, limit_s: float | None = None, watch: Callable[[], None] = quiet
+    tmp_path: Path,
+    *argv: str,
+    limit_s: float | None = None,
+    watch: Callable[[], None] = quiet,
+    after: Sequence[str] = (),
 ) -> Ended:
     environment = {**os.environ, "OWN": "value"}
-    return spawner.run(argv, str(tmp_path), environment, str(tmp_path / "log"), limit_s, watch)
+    log = str(tmp_path / "log")
+    return spawner.run(argv, str(tmp_path), environment, log, limit_s, watch, after)
 
 
 def await_none(word: str) -> None:
@@ -124,11 +129,37 @@ def test_what_the_watch_raises_ends_the_command(tmp_path: Path) -> None:
     assert run(tmp_path, "true").status == 0
 
 
+def test_what_removes_the_rest_runs_unless_all_is_well(tmp_path: Path) -> None:
+    """It still finds what the command has started."""
+    word = f"83{os.getpid()}"
+    rest = tmp_path / "rest"
+    script = f'pgrep -f "^sleep {word}" > "$0"; echo "$OWN"'
+    after = ("sh", "-c", script, str(rest))
+    assert run(tmp_path, "sh", "-c", f"sleep {word} & true", after=after).status == 0
+    assert not rest.exists()
+    assert run(tmp_path, "sh", "-c", f"setsid sleep {word} & exit 3", after=after).status == 3
+    assert len(rest.read_text().split()) == 1
+    rest.unlink()
+    assert run(tmp_path, "sleep", word, limit_s=0.2, after=after).is_late
+    assert rest.exists()
+    assert (tmp_path / "log").read_text() == ""
+    assert run(tmp_path, "false", after=("no-such-program",)).status == 1
+    await_none(word)
+
+
+def test_what_removes_the_rest_runs_when_the_spawner_is_killed(tmp_path: Path) -> None:
+    rest = tmp_path / "rest"
+    with pytest.raises(Refused, match="the process that runs it was killed"):
+        run(tmp_path, "sh", "-c", "kill -9 $PPID; sleep 30", after=("touch", str(rest)))
+    assert rest.exists()
+
+
 WORKER = """
 import os, sys
 from hyperslab.machine import spawner
 script = f"setsid sleep {sys.argv[2]} & sleep {sys.argv[2]}; true"
-spawner.run(["sh", "-c", script], "/", os.environ, sys.argv[1], None, lambda: None)
+after = ["touch", f"{sys.argv[1]}.after"]
+spawner.run(["sh", "-c", script], "/", os.environ, sys.argv[1], None, lambda: None, after)
 """
 
 
@@ -149,6 +180,7 @@ def test_commands_end_with_a_worker_that_is_killed(tmp_path: Path, victim: str) 
     worker.wait()
     if victim == "worker":
         await_none(word)
+        assert (tmp_path / "log.after").exists()
     gone, alive = psutil.wait_procs([shell], timeout=PATIENCE_S)
     assert gone, alive
     for left in with_word(word):

@@ -22,9 +22,9 @@ from hyperslab import formats
 from hyperslab.arrays import Array
 from hyperslab.blocks import reading
 from hyperslab.driver.pictured import pictured
-from hyperslab.report import html
+from hyperslab.report import pictures
 from hyperslab.report import slices as shown_slices
-from hyperslab.report.slices import MOST_PIXELS, Pictured, left_out, slices
+from hyperslab.report.slices import MONTAGE_PX, MOST_PIXELS, Pictured, left_out, montage, slices
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, save, succeed
 
 
@@ -32,9 +32,28 @@ def pixels(png: bytes) -> Array:
     """The greys of a PNG file, by its specification."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", png[16:24])
-    length = struct.unpack(">I", png[33:37])[0]
-    raw = np.frombuffer(zlib.decompress(png[41 : 41 + length]), np.uint8)
+    place = png.index(b"IDAT") + 4
+    length = struct.unpack(">I", png[place - 8 : place - 4])[0]
+    raw = np.frombuffer(zlib.decompress(png[place : place + length]), np.uint8)
     return raw.reshape(height, width + 1)[:, 1:]
+
+
+def test_slices_side_by_side(tmp_path: Path) -> None:
+    """At one scale, whatever the sizes of voxels, with the edge of the mask in its colour."""
+    values = np.zeros((20, 40, 10), np.uint8)
+    values[5:15, 10:30, 2:8] = 100
+    affine = np.diag([2.0, 1.0, 3.0, 1.0])
+    image = formats.open_source(str(save(tmp_path / "image.nii", values, affine)))
+    mask = formats.open_source(str(save(tmp_path / "mask.nii", values // 100, affine)))
+    shown = pixels(montage(image, mask))
+    assert shown.shape == (MONTAGE_PX, 160 + 160 + 160)
+    yellow = shown == 255
+    assert yellow.any()
+    heights = [np.flatnonzero(part.any(axis=1)).size for part in np.hsplit(yellow, 3)]
+    assert heights == [72, 72, 80]  # 6 voxels of 3 mm and 20 of 1 mm, of 40 mm in 160 pixels
+    assert not (pixels(montage(image)) == shown).all()
+    flat = formats.open_source(str(save(tmp_path / "flat.nii", np.zeros((1, 9, 9), "u1"))))
+    assert montage(flat)[:4] == b"\x89PNG"
 
 
 def expected_edge(inner: Array) -> Array:
@@ -211,7 +230,7 @@ def test_a_series_is_shown_by_the_front_of_its_stream(
     monkeypatch.setattr(shown_slices, "MOST_NBYTES", 5000)
     assert slices(packed) == slices(volume) == ()
     assert left_out(packed, ()).startswith("no sagittal or coronal or axial slice, which takes ")
-    page = html._pictures([Pictured("input", "series.nii.gz", (), left_out(packed, ()))])
+    page = pictures.pictures_html([Pictured("input", "series.nii.gz", (), left_out(packed, ()))])
     assert "<figcaption>input: series.nii.gz (no sagittal or coronal or axial slice" in page
 
 
@@ -234,7 +253,7 @@ def test_slices_are_large_enough_to_be_seen(
     shown = slices(source)
     assert [one.plane for one in shown] == planes
     assert ("too thin to see" in left_out(source, shown)) == (len(planes) < 3)
-    sizes = re.findall(r"width:(\d+)px;aspect-ratio:(\d+)/(\d+)", html._slices(shown))
+    sizes = re.findall(r"width:(\d+)px;aspect-ratio:(\d+)/(\d+)", pictures._slices(shown))
     for one, (width, *ratio) in zip(shown, sizes, strict=True):
         columns, rows = map(int, ratio)
         assert int(width) == columns

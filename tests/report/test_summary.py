@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hyperslab.report.gantt import gantt
 from hyperslab.report.measures import headline, measures, numbers
 from hyperslab.report.summary import SUMMARY_VERSION, Summary, split, summarise, window
 from hyperslab.storage.recordfile import save_record
@@ -99,9 +100,32 @@ def test_every_number_of_a_hand_made_trace() -> None:
         "max_rss_nbytes": {"0": 2000, "1": 3000},
         "staging": {},
         "waited_s": 0.0,
+        "barrier_s": 0.0,
         "java_gc_s": None,
         "warning": "",
     }
+
+
+def test_levels_wait_for_one_another() -> None:
+    """Slot c, which is never used, waits from the start on."""
+    spans = [
+        _span("a", 0, "compute", 2, 5),
+        _span("b", 1, "compute", 2, 8),
+        _span("a", 2, "write", 5, 6),
+        _span("a", 3, "compute", 9, 10),
+    ]
+    trace = Trace(slots=["a", "b", "c"], spans=spans, meta={"ready_ns": 2 * S})
+    assert summarise(trace).barrier_s == 0
+    assert {bars["name"] for bars in gantt(trace)["bars"]} == {"compute", "write"}
+    trace.meta["levels"] = [["participant", 3], ["group", 1]]
+    summary = summarise(trace)
+    assert summary.barrier_s == (9 - 6) + (9 - 8) + (9 - 2)
+    assert any(line.split()[:2] == ["barrier", "11.0"] for line in numbers(summary))
+    colours = {bars["name"]: bars["colour"] for bars in gantt(trace)["bars"]}
+    assert set(colours) == {"participant", "group", "write"}
+    assert len(set(colours.values())) == 3
+    trace.spans.pop()
+    assert summarise(trace).barrier_s == 0
 
 
 def test_threads_that_stage_are_no_slots() -> None:

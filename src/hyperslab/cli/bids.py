@@ -9,14 +9,21 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.bids import brain
+from hyperslab.apps.bids import brain, validation
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
+from hyperslab.apps.bids.containers.group import run_group_in_container, told
+from hyperslab.apps.bids.containers.images import AUTO
+from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
+from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.group import Group
+from hyperslab.apps.bids.grouping import group_task
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
+    gathered,
     run_group,
     run_participants,
     select,
@@ -24,6 +31,8 @@ from hyperslab.apps.bids.running import (
 )
 from hyperslab.apps.bids.template import template_app
 from hyperslab.apps.bids.unit import PER
+from hyperslab.apps.commands.running import run_here
+from hyperslab.cli import containers
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     ENGINE,
@@ -53,13 +62,15 @@ from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
+from hyperslab.plan.command import CommandTask
 from hyperslab.report.progress import progress_for
 from hyperslab.storage.location import local_folder
 from hyperslab.units import show_count
 
 Opt = typer.Option
 
-LEVELS = ("participant", "group")
+GROUP, BOTH = "group", "both"
+LEVELS = ("participant", GROUP, BOTH)
 APP = "What runs, as in: --app 'bet {t1w} {out}/{prefix}_brain.nii.gz'"
 BRAIN = "brain"
 _NAMED = 5
@@ -74,7 +85,11 @@ def bids(
         str, typer.Argument(metavar="OUT_DIR", help="Folder of the derivatives.")
     ],
     level: Annotated[
-        str, typer.Argument(metavar="participant|group", help="What is done: each, or all of them.")
+        str,
+        typer.Argument(
+            metavar="participant|group|both",
+            help="What is done: each, all of them, or these when those have ended, in one run.",
+        ),
     ],
     app: Annotated[
         str,
@@ -139,6 +154,15 @@ def bids(
             rich_help_panel=APP,
         ),
     ] = False,
+    validate: Annotated[
+        bool,
+        Opt(
+            "--validate",
+            help="Have the official bids-validator, which has to be on PATH, look at the dataset"
+            " first; errors stop the run.",
+            rich_help_panel=INPUTS,
+        ),
+    ] = False,
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
@@ -154,6 +178,12 @@ def bids(
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
     fail_fast: FailFast = None,
+    container: containers.Image = "",
+    runtime: containers.Runtime = AUTO,
+    runtime_option: containers.RuntimeOption = [],  # noqa: B006
+    app_arguments: containers.AppArguments = "",
+    container_memory: containers.Memory = "",
+    container_cpus: containers.Cpus = None,
     dry_run: Annotated[bool, dry_run_flag("Say which participants and images there are")] = False,
     report: Report = True,
     live: Live = False,
@@ -174,12 +204,13 @@ def bids(
         bids_filter_file,
         per,  # type: ignore[arg-type]
     )
+    contained = containers.wanted(
+        container, runtime, runtime_option, app_arguments, container_memory, container_cpus
+    )
     selection = select(bids_dir, asked)
+    if validate:
+        _validate(selection, quiet)
     out = Path(local_folder(output_dir))
-    if level == "group":
-        _require_brain(app)
-        return _show_group(selection, out, allow_missing, quiet)
-    chosen = _app(app, brain_extractor, invocation)
     options = Options(
         engine=engine,
         workers=workers,
@@ -196,10 +227,30 @@ def bids(
         report=report,
         live=live,
     )
+    if contained is not None:
+        _require_alone(app, invocation)
+        others: dict[str, object] = {
+            "--session-label": session_label,
+            "--bids-filter-file": bids_filter_file,
+            "--per session": per == "session",
+        }
+        contained = containers.usable(contained, level == GROUP or run_here(options), others)
+    if level == GROUP:
+        return _group(selection, out, app, contained, allow_missing, quiet)
+    chosen = _app(app, brain_extractor, invocation)
+    if contained is not None:
+        chosen = container_app(contained, os.fspath(out))
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
-    result = run_participants(selection, out, chosen, options, progress_for(quiet))
+    if contained is not None:
+        remove_left_containers(contained, out, options)
+    then = _then(selection, out, level, app, contained, allow_missing)
+    result = run_participants(
+        selection, out, chosen, options, progress_for(quiet), then, allow_missing
+    )
+    if then and result.ok:
+        _tell(_said(gathered(selection, out), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
 
@@ -224,17 +275,64 @@ def _require_words(level: str, per: str, brain_extractor: str) -> None:
             raise UsageError(f"{flag} {given}: choose one of {', '.join(known)}")
 
 
-def _require_brain(app: str) -> None:
+def _validate(selection: Selection, quiet: bool) -> None:
+    warnings = sum(validation.validate(dataset.folder) for dataset in selection.datasets)
+    mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
+
+
+def _require_alone(app: str, invocation: str) -> None:
+    given = invocation
     if app != BRAIN:
-        raise UsageError(f"group --app '{app}': there is a group level of --app {BRAIN} alone")
+        given = app
+    if given:
+        raise UsageError(f"--app {given}: what runs is what --container names: leave one out")
 
 
-def _show_group(selection: Selection, out: Path, allow_missing: bool, quiet: bool) -> int:
-    group = run_group(selection, out, allow_missing)
+def _group(
+    selection: Selection,
+    out: Path,
+    app: str,
+    contained: Container | None,
+    allow_missing: bool,
+    quiet: bool,
+) -> int:
+    """Run the group level, and say what came of it."""
+    if contained is not None:
+        lines = [told(run_group_in_container(selection, out, contained, allow_missing), out)]
+    elif app == BRAIN:
+        lines = _said(run_group(selection, out, allow_missing), out)
+    else:
+        raise UsageError(
+            f"group --app '{app}': there is a group level of --app {BRAIN} and --container alone"
+        )
+    _tell(lines, quiet)
+    return 0
+
+
+def _tell(lines: list[str], quiet: bool) -> None:
     if not quiet:
         with told_if_heard():
-            typer.echo("\n".join((*group.lines(), f"tables     {out}{os.sep}group_*.tsv")))
-    return 0
+            typer.echo("\n".join(lines))
+
+
+def _said(group: Group, out: Path) -> list[str]:
+    return [*group.lines(), f"tables     {out}{os.sep}group_*.tsv"]
+
+
+def _then(
+    selection: Selection,
+    out: Path,
+    level: str,
+    app: str,
+    contained: Container | None,
+    allow_missing: bool,
+) -> tuple[CommandTask, ...]:
+    """The commands of the group level, where that belongs to the run."""
+    if level != BOTH:
+        return ()
+    if contained is not None or app != BRAIN:
+        raise UsageError(f"both: is for --app {BRAIN}: run participant, and then group")
+    return (group_task(selection, out, allow_missing),)
 
 
 def _foretell(selection: Selection, app: App) -> int:

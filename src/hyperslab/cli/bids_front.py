@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hyperslab.cli import main as hyperslab
-from hyperslab.cli.bids import LEVELS
+from hyperslab.cli.bids import GROUP, LEVELS
 from hyperslab.storage.replacement import FOLDER
 
 
@@ -20,8 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab-bids` command; its exit status is that of `hyperslab bids`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     known, others = _parser().parse_known_args(given)
-    if known.mem_mb is not None:
+    if known.mem_mb is not None and not _memory_each(known, others):
         note = "has no effect: nobody knows beforehand what a command needs; use --nprocs"
+        if _has_container(others):
+            note = "has no effect without --nprocs, as it is for all containers together"
         print(f"hyperslab-bids: --mem-mb {known.mem_mb} {note}", file=sys.stderr)
     if known.work_dir is not None:
         Path(known.work_dir).mkdir(parents=True, exist_ok=True)
@@ -44,12 +46,24 @@ def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
         line += ["--workers", str(known.nprocs)]
     if known.work_dir is not None:
         line += ["--work-tier", known.work_dir]
+    line += _memory_each(known, others)
     if known.bids_filter_file is not None:
         line += ["--bids-filter-file", known.bids_filter_file]
     is_begun = Path(known.output_dir, FOLDER).is_dir()
-    if is_begun and known.analysis_level == LEVELS[0] and "--resume" not in others:
+    if is_begun and known.analysis_level != GROUP and "--resume" not in others:
         line.append("--resume")
     return [*line, *others]
+
+
+def _has_container(others: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] == "--container" for word in others)
+
+
+def _memory_each(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
+    """The flag for the memory of one container, of --mem-mb for all of them."""
+    if not _has_container(others) or known.mem_mb is None or not known.nprocs:
+        return []
+    return ["--container-memory", str(known.mem_mb * 10**6 // known.nprocs)]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         "skip-bids-validation",
         "skip-bids-validator",
         action="store_true",
-        help="taken and without effect: nothing is validated",
+        help="taken and without effect: nothing is validated without --validate",
     )
     parser.add_argument("--version", action="version", version=f"hyperslab {__version__}")
     return parser

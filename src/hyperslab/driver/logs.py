@@ -49,6 +49,7 @@ def logged(directory: RunDirectory) -> list[Logged]:
 
 def _of(folder: Path, plan: Mapping[str, Any]) -> Iterator[Logged]:
     labels = {whole["first"]: whole["name"] for whole in plan["wholes"]}
+    labels |= dict(enumerate(plan.get("then", ()), plan["tasks"]))
     attempts: dict[tuple[int, int], Logged] = {}
     for outcome in Tail(folder).poll():
         if outcome.ran is None:

@@ -1,5 +1,5 @@
 """Pictures of a run's data for its page: of its first input, and of the first file it wrote,
-with the edge of its mask.
+with the edge of its mask; and pictures that its commands have made.
 
 What cannot be read now has none, and a page is written all the same; what cannot be read quickly
 has a note that says so.
@@ -7,16 +7,24 @@ has a note that says so.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.errors import DamagedRecord, HyperslabError
 from hyperslab.formats import open_source
+from hyperslab.report.pictures import Made
 from hyperslab.report.slices import Pictured, left_out, slices
 from hyperslab.storage.location import is_remote
+
+PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp")
+"Ends of the names of pictures that browsers show."
+MOST_MADE = 5000
+"Pictures on a page at most."
 
 
 def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
@@ -36,6 +44,29 @@ def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
         if shown or note:
             found.append(Pictured(what, url, shown, note))
     return found
+
+
+def made_by_tasks(folder: Path, plan: Mapping[str, Any]) -> list[Made]:
+    """The pictures among what commands have made, the first of them; `folder` is the
+    submission's.
+    """
+    directory = RunDirectory.of_records(folder.absolute().parent)
+    if directory is None or "command" not in plan.get("summary", {}):
+        return []
+    try:
+        entries = load_manifest(directory).get("outputs", [])
+    except DamagedRecord:
+        return []
+    found = [one for one in entries if os.path.splitext(one["path"])[1].lower() in PICTURES]
+    return [
+        Made(str(one["block"]), one["path"], _seen_from(folder, directory.out / one["path"]))
+        for one in found[:MOST_MADE]
+    ]
+
+
+def _seen_from(folder: Path, path: Path) -> str:
+    """The address of a file for a page in a folder."""
+    return quote(os.path.relpath(path.absolute(), folder.absolute()))
 
 
 def _mask(plan: Mapping[str, Any]) -> ArraySource | None:

@@ -452,6 +452,17 @@ def _require_usable(
     )
 
 
+def _resting(plan: Plan, done: set[int]) -> set[int]:
+    """Tasks that are done, without those of later stages which are to rest on others now."""
+    kept: set[int] = set()
+    for stage in plan.stages:
+        own = {task.id for task in stage.tasks}
+        kept |= own & done
+        if not own <= done:
+            break
+    return kept
+
+
 def done_earlier(
     directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]
 ) -> tuple[set[int], set[int]]:
@@ -462,7 +473,8 @@ def done_earlier(
     """
     if plan.stages[0].job.fold is None:
         products = Products(directory, plan)
-        return products.done(resume.results(inherited), resume.doubtful(inherited))
+        done, damaged = products.done(resume.results(inherited), resume.doubtful(inherited))
+        return _resting(plan, done), damaged
     partials = (
         p for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks])
     )

@@ -5,7 +5,8 @@ The driver alone does that, behind the tasks, so that nobody has to lock names:
 - a file appears under its name whole, by one rename; one from a fast tier is synced and read back
   before, in a copy beside the records unless it can be renamed from there
 - a name belongs to the task that has made it; no other takes it, and nothing takes the place of
-  what no run has written
+  what no run has written. Where tasks may share names, the first one has them, and what others
+  make of them is left out
 - what a task that is done again makes takes the place of all that it had made before
 
 Whose names are is known from the journals, which say what a task has made before it is named. Held
@@ -55,42 +56,54 @@ class Publishing:
         place = Path(outcome.ran.place)
         if not os.path.isdir(place):
             raise Lost(str(place))
-        earlier = self._claim(task, outcome.outputs)
+        made, earlier = self._claim(task, outcome.outputs)
         is_private = place.parent == self._private
-        for written in outcome.outputs:
+        for written in made:
             if is_private:
                 self._name(place / written.path, written)
             else:
                 self._fetch(place / written.path, written)
         if not is_private:
-            _settle_names(self._out, outcome.outputs)
+            _settle_names(self._out, made)
         self._drop(earlier)
-        return outcome.outputs
+        return made
 
     def forget(self, outcome: Outcome) -> None:
         """Remove the private folder of an attempt."""
         if outcome.ran is not None and outcome.ran.place:
             shutil.rmtree(outcome.ran.place, ignore_errors=True)
 
-    def _claim(self, task: Task, made: Sequence[Written]) -> set[str]:
-        """Let the names be the task's; what it had made before, and now has not. Raises
+    def _claim(
+        self, task: Task, written: Sequence[Written]
+    ) -> tuple[tuple[Written, ...], set[str]]:
+        """Let the names be the task's, but for those that others may have as well, and have: what
+        has a name now, and the names of what the task had made before, and now has not. Raises
         OutputBusy.
         """
-        names = {written.path for written in made}
         with self._lock:
+            made = tuple(one for one in written if not self._is_there_already(task, one.path))
+            names = {one.path for one in made}
             for name in sorted(names):
                 self._require_free(task, name)
             earlier = {name for name, owner in self._owners.items() if owner == task.id} - names
             self._owners |= dict.fromkeys(names, task.id)
             for name in earlier:
                 del self._owners[name]
-        return earlier
+        return made, earlier
+
+    def _is_there_already(self, task: Task, name: str) -> bool:
+        """Whether a file that several tasks may make is there, of another one."""
+        assert task.command is not None
+        if task.command.owns(name) or self._owners.get(name) == task.id:
+            return False
+        return name in self._owners or os.path.lexists(self._out / name)
 
     def _require_free(self, task: Task, name: str) -> None:
+        is_known = name in self._owners
         owner = self._owners.get(name)
-        if owner == task.id:
+        if is_known and owner in (task.id, None):
             return
-        if owner is not None:
+        if is_known:
             raise OutputBusy(
                 f"another task has written {name} already: let each task give its files names of"
                 " their own"
@@ -198,21 +211,24 @@ def _pieces(far: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _owners(inherited: Iterable[Inherited]) -> dict[str, int]:
+def _owners(inherited: Iterable[Inherited]) -> dict[str, int | None]:
     """The tasks that names belong to, by all that earlier attempts have made, also those of tasks
-    that are to be done again.
+    that are to be done again. Names of tasks of a later stage, which rests on other tasks now,
+    belong to nobody.
     """
-    owners: dict[str, int] = {}
+    staged: dict[str, int | None] = {}
+    named: dict[str, int | None] = {}
     for submission in inherited:
         for outcome in Tail(submission.folder).poll():
             task: int | None = outcome.task
             if submission.ids is not None:
                 task = submission.ids.get(outcome.task)
-            if task is not None and outcome.status in ("staged", "done"):
-                if task < 0:
+            if outcome.status in ("staged", "done"):
+                if task is not None and task < 0:
                     task = ~task
-                owners |= {written.path: task for written in outcome.outputs}
-    return owners
+                found = named if outcome.status == "done" else staged
+                found |= {written.path: task for written in outcome.outputs}
+    return staged | named
 
 
 def _settle_names(out: Path, made: Iterable[Written]) -> None:

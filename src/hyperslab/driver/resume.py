@@ -61,6 +61,9 @@ def record(plan: Plan) -> dict[str, Any]:
         "wholes": list(_wholes(plan)),
         "suffix": _suffix(plan),
     }
+    if plan.stages[0].job.commands is not None:
+        later = plan.stages[1:]
+        tasks["then"] = [stage.job.label(task) for stage in later for task in stage.tasks]
     return plan.record() | tasks | {"boot": boot_id()}
 
 

@@ -25,6 +25,7 @@ from hyperslab.driver.staging import Staging
 from hyperslab.engines import Engine
 from hyperslab.errors import RunStopped
 from hyperslab.plan.compile import Stage
+from hyperslab.plan.failing import OUT_OF_MEMORY
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import SlotJournal, Tail, load_partials
 from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
@@ -85,7 +86,7 @@ class Rounds:
                 self.engine, pending, steps, merge, last=attempt == self.options.retries
             )
             pending = [
-                retried(task)
+                self._again(task)
                 for task in pending
                 if task.id not in self.done and not self._is_final(task)
             ]
@@ -98,6 +99,16 @@ class Rounds:
                 break
             self._run_round(self.engine, left, steps, merge, last=True)
         return conclude(fold, resume.whole_partials(self.inherited, stage.tasks))
+
+    def _again(self, task: Task) -> Task:
+        """A task for another attempt: alone on its host where memory was not enough for it and
+        those beside it.
+        """
+        again = retried(task)
+        if task.command is None or task.id not in self.failures:
+            return again
+        failure, _ = self.failures[task.id]
+        return replace(again, is_alone=failure.error == OUT_OF_MEMORY)
 
     def _is_final(self, task: Task) -> bool:
         return task.id in self.failures and self.failures[task.id][0].permanent

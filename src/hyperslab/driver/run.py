@@ -52,6 +52,7 @@ from hyperslab.plan.settings import Settings
 from hyperslab.plan.shipment import Shipment, pack
 from hyperslab.plan.task import Outcome
 from hyperslab.plan.written import texts
+from hyperslab.report import levels
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
@@ -198,11 +199,16 @@ class Driver(Rounds):
             [str(slot) for slot in self.engine.slots()],
             self.tail.merging.copy(),
             moments,
-            {"labels": self._labels()},
+            self._named(),
         )
 
-    def _labels(self) -> list[str]:
-        return [self.products.label(task.id) for task in self.plan.tasks]
+    def _named(self) -> dict[str, Any]:
+        """What tasks are called, and levels of commands that wait for one another."""
+        stages = self.plan.stages
+        named = {"labels": [self.products.label(task.id) for task in self.plan.tasks]}
+        if len(stages) == 1 or stages[0].job.commands is None:
+            return named
+        return {**named, levels.META: [(stage.name, len(stage.tasks)) for stage in stages]}
 
     def begin(self) -> Path:
         """The folder of the submission, once nobody else writes for an earlier one. Raises
@@ -282,7 +288,7 @@ class Driver(Rounds):
             prior = None
             for stage in self.plan.stages:
                 prior = self._run_stage(stage, prior)
-                if self.failures:
+                if self.failures and stage.is_vital:
                     return
             self._take_all({}, last=True)  # where another driver has seen the last round
             self.value = prior
@@ -367,7 +373,7 @@ class Driver(Rounds):
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = self.moments()
         meta = {
-            "labels": self._labels(),
+            **self._named(),
             "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),

@@ -16,7 +16,7 @@ import numpy as np
 
 from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
-from hyperslab.driver.pictured import pictured
+from hyperslab.driver.pictured import made_by_tasks, pictured
 from hyperslab.driver.plain import is_plain, plain
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
@@ -126,8 +126,10 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
     """Write the page of a submission as one HTML file, with pictures of its data if asked for."""
     r = records
     pictures = []
+    made = []
     if has_pictures:
         pictures = pictured(r.folder, r.plan)
+        made = made_by_tasks(r.folder, r.plan)
     state: str = r.state
     if r.ended_early:
         state = f"ended early: {r.ended_early}"
@@ -142,6 +144,7 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
         state=state,
         pictures=pictures,
         traffic=r.traffic,
+        made=made,
     )
 
 

@@ -14,12 +14,15 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from hyperslab.machine import spawner_program
 
+AFTER_S = 60.0
+"How long the command that removes the rest of another one may take."
 POLL_S = 0.2
 "How often whoever waits for a command looks whether it is still to run."
 
@@ -121,17 +124,30 @@ def run(
     log: str,
     limit_s: float | None,
     watch: Callable[[], None],
+    after: Sequence[str] = (),
 ) -> Ended:
     """Run a command whose output is appended to a log; no input reaches it.
 
     `limit_s` is the time that it may take; `watch` is called now and then, and ends the command by
-    what it raises. Raises Refused for a command that cannot be started.
+    what it raises. `after` is a command that removes what lies outside of the processes of one that
+    fails or is ended. Raises Refused for a command that cannot be started.
     """
     if _here.spawner is None or not _here.spawner.is_alive:
         _here.spawner = _Spawner()
-    request = {"argv": list(argv), "cwd": cwd, "env": dict(env), "log": log, "limit_s": limit_s}
+    request = {
+        "argv": list(argv),
+        "cwd": cwd,
+        "env": dict(env),
+        "log": log,
+        "limit_s": limit_s,
+        "after": list(after),
+    }
     try:
         answer = _here.spawner.ask(request, watch)
+    except Refused:  # the spawner was killed, and removes nothing any more
+        end()
+        _clean_up(after, cwd, env)
+        raise
     except BaseException:
         end()
         raise
@@ -148,6 +164,24 @@ def end() -> None:
     _here.spawner = None
     if spawner is not None:
         spawner.end()
+
+
+def _clean_up(after: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
+    """Remove what a command has left outside of its processes."""
+    if not after:
+        return
+    nowhere = subprocess.DEVNULL
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            after,
+            cwd=cwd,
+            env=dict(env),
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            timeout=AFTER_S,
+            check=False,
+        )
 
 
 @cache

@@ -9,6 +9,8 @@ has started. It rests on the standard library alone, and starts in some 20 ms.
 - what leaves the group, as daemons do, comes back as a child of this process
   (PR_SET_CHILD_SUBREAPER of prctl(2)), and ends with the command
 - should this process be killed, the kernel kills the command (PR_SET_PDEATHSIG)
+- what lies outside of its processes, as the container of a daemon does, is removed by another
+  command (`after`), unless the first one ended well
 
 Held by tests/machine/test_spawner.py.
 """
@@ -32,6 +34,8 @@ GRACE_S = 2.0
 _AGAIN_S = 0.01
 _MOST_S = 10.0
 "How long processes that cannot be killed, as they wait for a dead server, are waited for."
+_AFTER_S = 60.0
+"How long the command that removes the rest of another one may take."
 _PDEATHSIG, _SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
 
@@ -73,6 +77,8 @@ def _run(request: dict[str, Any], woken: int) -> dict[str, Any] | None:
         usage = _Usage()
         status, why = _await(child, request["limit_s"] or math.inf, woken, usage)
         ended_ns = time.monotonic_ns()
+        if request["after"] and (status or why):
+            _clean_up(request)
         _end_the_rest(usage)
         nbytes = os.fstat(log).st_size - offset
     finally:
@@ -201,6 +207,21 @@ def _is_left(woken: int, watches: bool, limit_s: float) -> bool:
 def _signal(group: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
+
+
+def _clean_up(request: dict[str, Any]) -> None:
+    """Run the command that removes the rest of one that failed or was ended, also where the worker
+    is gone. What both have started is still there.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    child, refusal = _start({**request, "argv": request["after"]}, nowhere)
+    os.close(nowhere)
+    if refusal is not None:
+        os.waitpid(child, 0)
+        return
+    give_up_at = time.monotonic() + _AFTER_S
+    while _reaped(child, _Usage()) is None and time.monotonic() < give_up_at:
+        time.sleep(_AGAIN_S)
 
 
 def _end_the_rest(usage: _Usage) -> None:

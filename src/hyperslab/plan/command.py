@@ -4,6 +4,7 @@ what became of one.
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ LOGS, PRIVATE = "logs", "private"
 """Folders of a submission: what commands have printed, a file for each slot; and their private
 folders, unless these are on a fast tier.
 """
+
+
+_WORD = re.compile(r"[^/_.]+")
+"A word in the path of a file, such as sub-01 in sub-01/anat/sub-01_T1w.nii.gz."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class CommandTask:
       copy on a fast tier. A word `{inputs}` becomes all of them, a word each.
     - `{name}`: the label.
     - `{index}`, `{slot}`: the number of the task, and of the slot that runs it, from 0 on.
+    - `{attempt}`: a name that no other attempt has, of this task or another one.
 
     In a word that is the script of a shell (sh -c SCRIPT) they are quoted as shlex does it.
     `{{name}}` stands for `{name}` itself.
@@ -47,6 +53,20 @@ class CommandTask:
     """Names below the output directory, with '/' between folders, that it makes for certain: it
     fails without them, and no two tasks may share one. It may make others, too.
     """
+    stem: str = ""
+    """What the names of its own files have in them as a whole word, such as sub-01. Other files may
+    be made by several tasks, of which those of the first one stay. '': all are its own.
+    """
+    after: tuple[str, ...] = ()
+    """A command that removes what this one leaves outside of its processes, such as a container,
+    when it fails or is ended; with the same placeholders.
+    """
+
+    def owns(self, name: str) -> bool:
+        """Whether no other task may make a file of this name."""
+        if not self.stem:
+            return True
+        return self.stem in _WORD.findall(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +82,12 @@ class Execute:
     "Directory that commands run in."
     limit_s: float | None = None
     "Seconds that one may take."
+    then: tuple[CommandTask, ...] = ()
+    "Commands that begin when all others have ended."
+    despite_failures: bool = False
+    "Whether they begin although some of the others have failed."
+    levels: tuple[str, str] = ("each", "then")
+    "What the commands are called that come first, and that come then."
 
 
 @dataclass(frozen=True, slots=True)

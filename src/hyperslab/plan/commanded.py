@@ -36,7 +36,7 @@ _ONE = Hyperslab((0,), (1,))
 
 def pipeline_of(end: Execute) -> Pipeline:
     """The pipeline of some commands. Raises UsageError for what cannot work."""
-    _require_usable(end.tasks)
+    _require_usable((*end.tasks, *end.then))
     sources = tuple(map(_source_of, end.tasks))
     wholes = []
     for number, (task, source) in enumerate(zip(end.tasks, sources, strict=True)):
@@ -57,11 +57,19 @@ def compile_commands(pipeline: Pipeline, end: Execute) -> Plan:
         steps=(),
         commands=Commands(end.cwd, end.limit_s),
     )
+    stages = [Stage("commands", job, tuple(tasks))]
+    if end.then:
+        first, last = end.levels
+        later = [_later(number, task) for number, task in enumerate(end.then, len(tasks))]
+        stages = [
+            Stage(first, job, tuple(tasks), is_vital=not end.despite_failures),
+            Stage(last, job, tuple(later)),
+        ]
     summary = _summary(pipeline, end)
     asked = {"command": end.template, "kind": "commands"}
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
     return Plan(
-        stages=(Stage("commands", job, tuple(tasks)),),
+        stages=tuple(stages),
         partitions=(Partition(((0, 1),), (0,)),) * len(tasks),
         limit_nbytes=0,
         fingerprint=digest,
@@ -84,6 +92,22 @@ def _task(number: int, command: CommandTask, source: ArraySource) -> Task:
         reads=((Piece(number, _ONE, _ONE),),),
         outputs=(),
         bytes_read=source.nbytes_stored,
+        bytes_written=0,
+        bytes_peak=0,
+        command=command,
+    )
+
+
+def _later(number: int, command: CommandTask) -> Task:
+    """A task that reads what others have made, of which nothing is known before."""
+    return Task(
+        id=number,
+        whole=0,
+        core=_ONE,
+        pad=((0, 0),),
+        reads=((Piece(0, _ONE, _ONE),),),
+        outputs=(),
+        bytes_read=0,
         bytes_written=0,
         bytes_peak=0,
         command=command,
@@ -147,7 +171,7 @@ def _require_usable(tasks: Sequence[CommandTask]) -> None:
         labels.add(task.label)
         if not task.argv or not task.argv[0]:
             raise UsageError(f"{task.label}: the command is empty")
-        require_known(task.argv, len(task.inputs), task.label)
+        require_known((*task.argv, *task.after), len(task.inputs), task.label)
         for name in dict.fromkeys((*_declared(task), *_expected(number, task))):
             if name in owners:
                 raise UsageError(

@@ -67,6 +67,8 @@ class Stage:
     name: str
     job: Job
     tasks: tuple[Task, ...]
+    is_vital: bool = True
+    "Whether no further stage begins where tasks of this one have failed."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

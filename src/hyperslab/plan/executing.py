@@ -14,8 +14,8 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
 from hyperslab.redaction import redact_command
 from hyperslab.storage import fence, renaming
+from hyperslab.storage.beside import beside
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.staging.area import OUTPUTS
 from hyperslab.storage.staging.room import Room
@@ -81,6 +82,8 @@ def _admits(room: Room | None, nbytes: int) -> bool:
 class _Places:
     """The private folders of one attempt."""
 
+    name: str
+    "Name of the attempt, which no other one has."
     out: Path
     work: Path
     copies: Path | None
@@ -117,7 +120,7 @@ def _places(commands: Commands, task: Task, tiers: _Tiers) -> _Places:
     copied = None
     if tiers.copies is not None:
         copied = Path(tiers.copies.area, OUTPUTS) / f"{name}.in"
-    return _Places(out / f"{name}.out", work / f"{name}.work", copied)
+    return _Places(name, out / f"{name}.out", work / f"{name}.work", copied)
 
 
 def _run(commands: Commands, state: State, places: _Places) -> None:
@@ -126,19 +129,23 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     inputs = list(command.inputs)
     if places.copies is not None:
         inputs = near(inputs, places.copies)
-    words = filled(command.argv, _values(commands, state.task, command, places), inputs)
+    values = _values(commands, state.task, command, places)
+    words = filled(command.argv, values, inputs)
+    after_words = filled(command.after, values, inputs)
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
     try:
-        ended = spawner.run(
-            words,
-            commands.cwd,
-            {**os.environ, "TMPDIR": str(places.work)},
-            str(Path(commands.folder, LOGS, log)),
-            commands.limit_s,
-            fence.require_open,
-        )
+        with _beside(commands, state.task):
+            ended = spawner.run(
+                words,
+                commands.cwd,
+                {**os.environ, "TMPDIR": str(places.work)},
+                str(Path(commands.folder, LOGS, log)),
+                commands.limit_s,
+                fence.require_open,
+                after_words,
+            )
     except Refused as error:
         raise not_started(error) from error
     cpu_ns = int((ended.user_s + ended.system_s) * 1e9)
@@ -152,6 +159,21 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.is_staged = True
 
 
+@contextmanager
+def _beside(commands: Commands, task: Task) -> Iterator[None]:
+    """Wait until the command may run: one for which memory was not enough runs alone, and the
+    others of its round wait for it.
+    """
+    if not task.attempt:
+        yield
+        return
+    with ExitStack() as stack:
+        with span("wait"):
+            folder = Path(commands.folder, PRIVATE)
+            stack.enter_context(beside(folder, task.is_alone, fence.require_open))
+        yield
+
+
 def _values(
     commands: Commands, task: Task, command: CommandTask, places: _Places
 ) -> Mapping[str, str]:
@@ -161,6 +183,7 @@ def _values(
         "work": str(places.work),
         "index": str(task.id),
         "slot": str(number_of(served(), commands.threads)),
+        "attempt": places.name,
     }
 
 

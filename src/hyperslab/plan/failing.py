@@ -21,6 +21,10 @@ _BY_SHELL = 128
 "What shells add to the number of a signal that has ended a command of theirs (POSIX, 2.8.2)."
 
 
+OUT_OF_MEMORY = "OutOfMemory"
+"Name of the failure of a command that the kernel has killed for want of memory."
+
+
 class CommandFailed(Exception):
     """Raised for a command that has ended, but not well."""
 
@@ -57,7 +61,7 @@ def after(
     killed = {-signal.SIGKILL, _BY_SHELL + signal.SIGKILL}
     if is_short and ended.status in killed:
         return CommandFailed(
-            "OutOfMemory",
+            OUT_OF_MEMORY,
             "out of memory: the kernel has killed it; use fewer --workers, or more memory" + said,
             printed,
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hyperslab.errors import UsageError, suggest
 
-NAMES = ("input", "inputs", "name", "out", "work", "index", "slot")
+NAMES = ("input", "inputs", "name", "out", "work", "index", "slot", "attempt")
 _NAME = r"[a-z][a-z_]*(?:\[\d+\])?"
 _PLACEHOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|\{{(?P<name>{_NAME})\}}")
 _ALL_INPUTS = "{inputs}"
@@ -38,9 +38,14 @@ def filled(words: Sequence[str], values: Mapping[str, str], inputs: Sequence[str
     return made
 
 
+def literal(text: str) -> str:
+    """A text in which nothing stands for anything else, as `filled` reads it."""
+    return _PLACEHOLDER.sub(lambda found: f"{{{found[0]}}}", text)
+
+
 def script_place(words: Sequence[str]) -> int | None:
     """The place of the word that is a script, as in: sh -c SCRIPT."""
-    if os.path.basename(words[0]) not in _SHELLS:
+    if not words or os.path.basename(words[0]) not in _SHELLS:
         return None
     options = (number for number, word in enumerate(words) if _RUNS_SCRIPT.fullmatch(word))
     place = next(options, None)

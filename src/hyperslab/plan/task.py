@@ -66,6 +66,8 @@ class Task:
     attempt: int = 0
     command: CommandTask | None = None
     "The command that it runs; None: the job's steps over its block."
+    is_alone: bool = False
+    "Whether no other command of the run that is tried again runs beside it on its host."
 
 
 class Volume(NamedTuple):

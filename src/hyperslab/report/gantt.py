@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.report.levels import levels_of, named
 from hyperslab.report.summary import Window, all_lanes, window
 from hyperslab.trace import Span, Trace
 from hyperslab.units import show_seconds
@@ -20,6 +21,8 @@ COLOURS = {
     "write": "#009e73",
     "merge": "#cc79a7",
     "transfer": "#8c6d46",
+    "participant": "#e69f00",
+    "group": "#56b4e9",
 }
 OTHER_COLOUR = COLOURS["merge"]
 "Colour of all kinds but reading, computing and writing, together."
@@ -41,14 +44,18 @@ def gantt(trace: Trace) -> dict[str, Any]:
 
     Seconds count from the moment the engine was ready; `start` and `end` are those of the axis, and
     `startup_s` is how long before zero the run began. Each kind of span has bars of its own, and so
-    do its lost attempts. Of `trace.meta` it reads what `window` reads and `labels`, the names of
-    the tasks by their number. Of more than 100,000 spans the longest are drawn, `shades` cover the
+    do its lost attempts; commands whose levels wait for one another are of the kinds of these. Of
+    `trace.meta` it reads what `window` and `levels_of` read and `labels`, the names of the tasks by
+    their number. Of more than 100,000 spans the longest are drawn, `shades` cover the
     time of all, and one of the `notes` below the chart says so.
     """
     by_slot = all_lanes(trace)
     when = window(trace)
     labels = [str(label) for label in trace.meta.get("labels", [])]
-    rows = [(lane, span) for lane, spans in enumerate(by_slot.values()) for span in spans]
+    levels = levels_of(trace)
+    rows = [
+        (lane, named(span, levels)) for lane, spans in enumerate(by_slot.values()) for span in spans
+    ]
     notes = []
     shades = None
     if sum(map(len, labels)) > MAX_LABEL_CHARACTERS:

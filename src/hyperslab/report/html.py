@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from hyperslab.redaction import redact
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
 from hyperslab.report.expected import expected_words
@@ -32,8 +31,9 @@ from hyperslab.report.graph import graph_svg
 from hyperslab.report.links import links_html
 from hyperslab.report.measures import headline, measures
 from hyperslab.report.messages.page import messages_html
+from hyperslab.report.pictures import MADE_STYLE, Made, made_html, pictures_html
 from hyperslab.report.prose import prose, verdict_html, whole_flags
-from hyperslab.report.slices import Pictured, Slice, scale
+from hyperslab.report.slices import Pictured
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import Verdict, judge
@@ -49,15 +49,13 @@ CHARTS = Path(__file__).with_name("charts.js")
 
 # The page may run its own scripts and load nothing: a browser enforces what the tests check.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+POLICY_WITH_FILES = f"{POLICY} 'self' file:"
+"What a page may load that shows pictures which tasks have made: pictures beside it as well."
 
 GANTT_HINT = (
     "One lane per slot, used or not. Click a bar to see all phases of its block, drag to zoom,"
     " click a name in the legend to hide its bars. Hatched: lost attempts. Time counts from when"
     " the engine was ready; grey: its start-up."
-)
-PICTURES_HINT = (
-    "Slices through the middle (sagittal, coronal, axial) of the first file; left is left. Grey:"
-    " from the 1st to the 99th percentile of what is shown. Yellow: the edge of the mask, if any."
 )
 GRAPH_HINT = (
     "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is"
@@ -187,20 +185,23 @@ def write_page(
     state: str = "done",
     pictures: Sequence[Pictured] = (),
     traffic: Traffic | None = None,
+    made: Sequence[Made] = (),
 ) -> None:
     """Write the report of a run as one self-contained file that needs no network; it appears whole
     or not at all.
 
     `facts` are the run's provenance by name, `failures` its failed tasks, equal ones together,
     `plan` what the submission's plan.json holds, for the task graph, `state` how the run ended,
-    `pictures` are of its data, and `traffic` holds the messages that were kept.
+    `pictures` are of its data, `made` those that tasks have made, which stay files beside the page,
+    and `traffic` holds the messages that were kept.
     """
     sections = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">{escape(about(trace, facts, state))}</p>',
         _answer(trace, summary, headline_of(summary, failures, plan), has_verdict=not failures),
         failures_html(failures),
-        _pictures(pictures),
+        pictures_html(pictures),
+        made_html(made),
         charts_html(trace),
         links_html(trace.meta),
         messages_html(traffic, trace),
@@ -211,7 +212,12 @@ def write_page(
         _memory(trace, summary),
         _facts({**facts, **circumstances(trace), **_expectation(trace, summary)}),
     ]
-    replace_text(path, document(title, sections))
+    style = ""
+    policy = POLICY
+    if made:
+        style = MADE_STYLE
+        policy = POLICY_WITH_FILES
+    replace_text(path, document(title, sections, style, policy))
 
 
 def _expectation(trace: Trace, summary: Summary) -> dict[str, str]:
@@ -293,41 +299,6 @@ def _others(verdict: Verdict) -> str:
     if rows:
         return f"<h2>What else was seen</h2>\n<table>\n{rows}</table>\n"
     return ""
-
-
-def _pictures(pictures: Sequence[Pictured]) -> str:
-    """What went in and what came out, side by side at one scale each."""
-    if not pictures:
-        return ""
-    rows = "".join(
-        f"<figure>{_slices(one.slices)}<figcaption>{escape(_caption(one))}</figcaption></figure>\n"
-        for one in pictures
-    )
-    return (
-        f'<section class="pictures">\n<h2>The data</h2>\n<p class="hint">{PICTURES_HINT}</p>\n'
-        f"{rows}</section>"
-    )
-
-
-def _caption(one: Pictured) -> str:
-    caption = f"{one.what}: {redact(one.name)}"
-    if one.note:
-        return f"{caption} ({one.note})"
-    return caption
-
-
-def _slices(shown: Sequence[Slice]) -> str:
-    longest_mm = max((max(one.size_mm) for one in shown), default=1.0)
-    return "".join(_slice(one, scale(one.size_mm, longest_mm)) for one in shown)
-
-
-def _slice(one: Slice, px_per_mm: float) -> str:
-    width, height = (max(1, round(px_per_mm * edge)) for edge in one.size_mm)
-    data = b64encode(one.png).decode("ascii")
-    return (
-        f'<img alt="{one.plane} slice" title="{one.plane}" src="data:image/png;base64,{data}"'
-        f' style="width:{width}px;aspect-ratio:{width}/{height}">'
-    )
 
 
 def charts_html(trace: Trace) -> str:

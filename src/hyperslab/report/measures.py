@@ -49,6 +49,7 @@ BRIEF = (
     "waiting",
     "overhead",
     "idle",
+    "barrier",
     "average parallelism",
     "throughput",
     "bytes moved",
@@ -113,6 +114,9 @@ def _shares(s: Summary) -> list[Measure]:
     if s.waited_s:
         waited = "the part of other in which tasks waited for their turn to read, or for a copy"
         rows.append(Measure("waiting", _of(s.waited_s, total), waited))
+    if s.barrier_s:
+        waited = "slots without a task until the slowest of a level has ended and the next begins"
+        rows.append(Measure("barrier", _of(s.barrier_s, total), f"{waited}; part of both above"))
     if s.java_gc_s is not None:
         collected = "in which tasks waited for Java to collect garbage; part of other times"
         rows.append(Measure("Java's garbage", _of(s.java_gc_s, total), collected))

@@ -38,6 +38,8 @@ SPACE = 3
 "Axes of space; further ones come behind them."
 LONGEST_PX = 230
 "The longest edge of all slices of an image, as shown."
+MONTAGE_PX = 160
+"The same in a picture of all slices side by side."
 LEAST_PX = 96
 "The longer edge of each slice, at least."
 THINNEST_PX = 12
@@ -100,21 +102,59 @@ def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice,
 
     Raises what `reading.read` does.
     """
+    return tuple(
+        Slice(cut.plane, png(grey, outline), cut.size_mm)
+        for cut, grey, outline in _seen(source, mask)
+    )
+
+
+def montage(source: ArraySource, mask: ArraySource | None = None) -> bytes:
+    """The same slices side by side at one scale, as one PNG file; b'' where there are none.
+
+    Raises what `reading.read` does.
+    """
+    seen = _seen(source, mask)
+    if not seen:
+        return b""
+    longest_mm = max(max(cut.size_mm) for cut, _, _ in seen)
+    greys = []
+    outlines = []
+    for cut, grey, outline in seen:
+        width, height = (max(1, round(mm * MONTAGE_PX / longest_mm)) for mm in cut.size_mm)
+        edges = np.zeros(grey.shape, np.bool_) if outline is None else outline
+        greys.append(_centred(_resampled(grey, height, width)))
+        outlines.append(_centred(_resampled(edges, height, width)))
+    return png(np.hstack(greys), np.hstack(outlines))
+
+
+def _resampled(pixels: Array, height: int, width: int) -> Array:
+    """The nearest pixels in so many rows and columns."""
+    rows = (np.arange(height) * pixels.shape[0]) // height
+    columns = (np.arange(width) * pixels.shape[1]) // width
+    return pixels[np.ix_(rows, columns)]
+
+
+def _centred(pixels: Array) -> Array:
+    """Add rows of zeros above and below, so that all slices are of one height."""
+    missing = MONTAGE_PX - pixels.shape[0]
+    above = missing // 2
+    return np.pad(pixels, ((above, missing - above), (0, 0)))
+
+
+def _seen(source: ArraySource, mask: ArraySource | None) -> list[tuple[_Cut, Pixels, Bools | None]]:
+    """The slices of an image that can be shown, as greys, and the edge of the mask in each."""
     if not _can_be_shown(source):
-        return ()
+        return []
     source = space_first(source)
     values = _values_of(source)
     cuts = _thick(_cuts(source))
     if not cuts:
-        return ()
-    seen = [(cut, _turned(cut, block)) for cut, block in _blocks(source, cuts, values)]
-    if not seen:
-        return ()
-    low, high = _window([block for _, block in seen])
-    return tuple(
-        Slice(cut.plane, png(_grey(block, low, high), _outline(cut, source, mask)), cut.size_mm)
-        for cut, block in seen
-    )
+        return []
+    found = [(cut, _turned(cut, block)) for cut, block in _blocks(source, cuts, values)]
+    if not found:
+        return []
+    low, high = _window([block for _, block in found])
+    return [(cut, _grey(block, low, high), _outline(cut, source, mask)) for cut, block in found]
 
 
 def left_out(source: ArraySource, shown: Sequence[Slice]) -> str:

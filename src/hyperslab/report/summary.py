@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hyperslab.report.levels import barriers_ns, levels_of
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.trace import LOST, NO_TASK, Span, Trace, is_of_staging
 from hyperslab.units import show_count, show_seconds
@@ -102,6 +103,10 @@ class Summary:
     "What went by way of fast tiers, see hyperslab.driver.staging; {} where nothing did."
     waited_s: float = 0.0
     "The part of `other_s` in which tasks waited for their turn to read, or for a copy."
+    barrier_s: float = 0.0
+    """Time of all slots between levels of commands that wait for one another: part of overhead, or
+    of idle.
+    """
     java_gc_s: float | None = None
     "Time in which tasks waited for Java to collect garbage; None where none ran in Java."
     warning: str = ""
@@ -220,6 +225,7 @@ def summarise(trace: Trace) -> Summary:
             str(worker): int(nbytes) for worker, nbytes in meta.get("max_rss", {}).items()
         },
         staging=meta.get("staging", {}),
+        barrier_s=barriers_ns(by_slot, levels_of(trace), when.ready_ns) / 1e9,
         java_gc_s=meta.get("java_gc_s"),
         warning=meta.get("run", {}).get("warning", ""),
         waited_s=sum(s.end_ns - s.start_ns for s in trace.spans if s.kind == "wait") / 1e9,

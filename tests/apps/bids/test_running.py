@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -102,6 +104,31 @@ def test_the_brains_of_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert only.code == 0
 
 
+def test_both_levels_in_one_run(tmp_path: Path) -> None:
+    head = two_millimetres(tmp_path).path
+    home = tmp_path / "data"
+    image = home / t1w("1").replace(".gz", "")
+    image.parent.mkdir(parents=True)
+    image.symlink_to(head)
+    out = tmp_path / "out"
+    line = ("bids", home, out, "both", "--brain-extractor", "builtin", "--engine", "threads")
+    done = call(*line)
+    assert done.code == 0, done
+    assert "of 1 participant in 1 image\ntables     " in done.out
+    rows = (out / "group_brain_volumes.tsv").read_text().splitlines()
+    assert [row.split("\t")[0] for row in rows] == ["participant_id", "sub-1"]
+    page = (out / ".hyperslab/run-0001/report.html").read_text()
+    assert ">barrier<" in page
+    assert '"group"' in page
+    (address,) = re.findall(r'<img loading="lazy"[^>]* src="([^"]+)"', page)
+    picture = out / ".hyperslab/run-0001" / unquote(address)
+    assert picture.resolve() == out / "sub-1/figures/sub-1_desc-brain_mask.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "mean brain volume" in call("logs", out, "group").out
+    refused = call("bids", home, tmp_path / "other", "both", "--app", COPY)
+    assert (refused.code, "both: is for --app brain" in refused.err) == (2, True), refused
+
+
 def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = make(tmp_path / "data", t1w("1", "a"), t1w("10", "a"), t1w("2", "a"), t1w("2", "b"))
     line = ["--participant_label", "sub-1", "2", "--session-label", "a", "--skip_bids_validation"]
@@ -146,7 +173,7 @@ def test_one_participant_after_the_other(
         (["participant", "--participant-label", "7"], "--participant-label: the dataset has no"),
         (["participant", "--session-label", "7"], "--session-label: the dataset has no ses-7"),
         (["participant", "--per", "run"], "--per run: choose one of participant, session"),
-        (["group", "--app", "cp"], "there is a group level of --app brain alone"),
+        (["group", "--app", "cp"], "there is a group level of --app brain and --container alone"),
         (["each"], "the level each: choose one of participant, group"),
         (["participant", "--bids-filter-file", "none.json"], "none.json: there is no such file"),
         (["participant", "--app", "no-such-program"], "no-such-program is not on PATH"),

@@ -224,6 +224,67 @@ def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     assert (out / "own").read_text() == "mine\n"
 
 
+def test_files_that_several_tasks_may_make(tmp_path: Path) -> None:
+    """The first one stays, whoever is done again."""
+    out = tmp_path / "out"
+
+    def tasks(word: str = "") -> list[CommandTask]:
+        script = "mkdir $0/$1; for name in $1/own $1.txt all.txt; do echo $1$2 > $0/$name; done"
+        words = ("{out}", "{name}")
+        first = sh("sub-1", script, *words, word, stem="sub-1")
+        return [first, sh("sub-10", script, *words, stem="sub-10")]
+
+    result = run(tasks(), out)
+    assert result.ok, result.failures
+    own = ["sub-1.txt", "sub-1/own", "sub-10.txt", "sub-10/own"]
+    assert names(out) == ["all.txt", *own]
+    assert (out / "all.txt").read_text() == "sub-1\n"
+    assert call("verify", out).out == "5 of 5 outputs unchanged since the run\n"
+    assert run(tasks("!"), out, resume=True).ok
+    assert (out / "all.txt").read_text() == "sub-1!\n"
+    (out / "sub-10" / "own").unlink()
+    assert run(tasks("!"), out, resume=True).ok
+    assert (out / "all.txt").read_text() == "sub-1!\n"
+    assert call("verify", out).out == "5 of 5 outputs unchanged since the run\n"
+
+
+def test_commands_that_wait_for_all_others(tmp_path: Path) -> None:
+    """They read what these have made, and do so again when that changes."""
+    out = tmp_path / "out"
+    all_of_them = sh("all", 'cat "$0"/*.txt | tee "$1/all.tsv"', str(out), "{out}")
+
+    def tasks(*labels: str) -> list[CommandTask]:
+        script = 'test "$0" != "$FAILS" && echo "$0" > "$1/$0.txt"'
+        return [sh(label, script, "{name}", "{out}") for label in labels]
+
+    def once(*labels: str, **settings: Any) -> Result:
+        two = {"engine": "threads", "workers": 2}
+        return run(tasks(*labels), out, then=[all_of_them], **{**two, **settings})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAILS", "b")
+        failed = once("a", "b")
+        assert [one.task for one in failed.failures] == ["b"]
+        assert names(out) == ["a.txt"]
+        assert not once("a", "b", resume=True, despite_failures=True).ok
+        assert (out / "all.tsv").read_text() == "a\n"
+    whole = once("a", "b", resume=True, report=True, levels=("participant", "group"))
+    assert whole.ok, whole.failures
+    assert (out / "all.tsv").read_text() == "a\nb\n"
+    assert whole.summary.barrier_s > 0
+    assert whole.page is not None
+    assert '"participant"' in whole.page.read_text()
+    more = once("a", "b", "c", resume=True)
+    assert more.ok, more.failures
+    assert (out / "all.tsv").read_text() == "a\nb\nc\n"
+    again = once("a", "b", "c", resume=True)
+    assert again.ok
+    assert again.summary.attempts == 0
+    listed = [(one.label, one.printed()) for one in logged(RunDirectory(out))]
+    assert listed[-1] == ("all", b"a\nb\nc\n")
+    assert call("verify", out).out == "4 of 4 outputs unchanged since the run\n"
+
+
 def test_a_changed_input_or_command_is_done_again_and_replaces_what_it_made(tmp_path: Path) -> None:
     out = tmp_path / "out"
     file = tmp_path / "in"

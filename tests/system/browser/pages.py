@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hyperslab.driver.submission import Records
 from hyperslab.report.compare import write_comparison
 from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.html import write_page
+from hyperslab.report.pictures import Made
 from hyperslab.report.summary import summarise
 from hyperslab.trace import Span, Trace
 
@@ -59,14 +61,14 @@ def made_trace(tasks: int, slots: int, longest_ms: int = 200) -> Trace:
     return Trace(spans, names, meta=meta | {"max_rss": dict.fromkeys(names, 10**8), "run": run})
 
 
-def write(path: Path, trace: Trace) -> Path:
+def write(path: Path, trace: Trace, made: Sequence[Made] = ()) -> Path:
     plan = PLAN | {"tasks": len(trace.meta["labels"])}
     facts = {"engine": "processes", "plan fingerprint": "0123456789abcdef" * 4, "command": COMMAND}
     task = f"/data/{'long_name' * 9}.nii[0:64, 0:64]"
     failed = Failed(task, "FormatError", f"truncated; {REMEDY}", 1, traceback="line\n" * 9)
     failures = grouped([failed, replace(failed, task="/data/b.nii")])
     title = f"smooth over {'brain_of_a_very_long_name' * 4}.nii"
-    write_page(path, trace, summarise(trace), title, facts, failures, plan)
+    write_page(path, trace, summarise(trace), title, facts, failures, plan, made=made)
     return path
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hyperslab.report.gantt import COLOURS, LOST_COLOUR
+from hyperslab.report.pictures import Made
+from hyperslab.report.slices import png
 from hyperslab.trace import Span
 from tests.system.browser.conftest import Open
 from tests.system.browser.pages import KINDS, MS, made_trace, write
 from tests.system.browser.visit import coloured, count
 from tests.system.end_to_end.command import BRAIN, succeed
+from tests.system.faults.command import await_that
 
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
 
@@ -33,6 +37,26 @@ def test_every_chart_is_drawn(visit: Open, small: Path) -> None:
     assert count(rates, COLOURS["read"]) > 200
     assert count(rates, COLOURS["write"]) > 200
     assert count(open_page.pixels("svg"), COLOURS["compute"]) > 100
+
+
+def test_pictures_are_loaded_when_they_are_looked_at(visit: Open, tmp_path: Path) -> None:
+    name = "sub 1.png"
+    (tmp_path / name).write_bytes(png(np.full((16, 48), 200, np.uint8)))
+    made = [Made(f"task {n}", name, f"sub%201.png?{n}") for n in range(1000)]
+    open_page = visit(write(tmp_path / "report.html", made_trace(3, 2), made))
+
+    def requested() -> list[str]:
+        return [url for url in open_page.requests if ".png" in url]
+
+    assert len(requested()) < 500
+    last = open_page.page.locator("img").last
+    assert not last.evaluate("image => image.complete && image.naturalWidth")
+    last.scroll_into_view_if_needed()
+    await_that("the last picture", lambda: last.evaluate("image => image.naturalWidth") == 48)
+    assert len(requested()) < 1000
+    pictures = requested()
+    others = [url for url in open_page.requests if url not in pictures]
+    open_page.requests[:] = others  # which alone the end of every visit looks at
 
 
 def test_a_click_highlights_every_phase_of_one_block_and_another_click_ends_it(

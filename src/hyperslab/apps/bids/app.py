@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from hyperslab.apps.bids.dataset import File
+from hyperslab.apps.bids.dataset import SUBJECT, File
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.plan.command import CommandTask
 
@@ -33,11 +34,17 @@ class App:
     title: str
     commands: Callable[[Unit, str], list[Command]]
     "Commands for a unit of the dataset, or collection, in a folder."
-    generated_by: tuple[Mapping[str, str], ...] = ()
+    generated_by: tuple[Mapping[str, Any], ...] = ()
     needs_images: bool = True
     "Whether there is nothing to do for a unit without images."
     files: tuple[str, ...] = ()
     "Further files whose change makes what was done outdated, such as the source of a function."
+    after: tuple[str, ...] = ()
+    "A command that removes what others leave outside of their processes, as CommandTask has it."
+    writes_of_dataset: bool = False
+    """Whether it also writes files that are of no participant, such as the description of the
+    dataset: those of the first task stay.
+    """
 
 
 def task_of(app: App, unit: Unit, root: str) -> CommandTask:
@@ -49,7 +56,17 @@ def task_of(app: App, unit: Unit, root: str) -> CommandTask:
     inputs: tuple[str, ...] = (os.path.join(root, unit.folder),)
     if app.needs_images:
         inputs = tuple(image.path for image in unit.images)
-    return CommandTask(unit.label, in_turn(commands), (*inputs, *app.files), outputs)
+    stem = ""
+    if app.writes_of_dataset:
+        stem = SUBJECT + unit.participant.label
+    return CommandTask(
+        unit.label,
+        in_turn(commands),
+        (*inputs, *app.files),
+        outputs,
+        stem=stem,
+        after=app.after,
+    )
 
 
 def in_turn(commands: Sequence[Command]) -> tuple[str, ...]:

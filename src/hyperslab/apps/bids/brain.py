@@ -26,7 +26,8 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.errors import FormatError, HyperslabError, UsageError
-from hyperslab.storage.whole import replace_text
+from hyperslab.report.slices import montage
+from hyperslab.storage.whole import appearing, replace_text
 
 LEAST_ML, MOST_ML = 600.0, 2500.0
 "Volumes between which a brain's lies, millilitres."
@@ -106,6 +107,16 @@ def save(brain: Brain, path: str, out: str, mask: str = "") -> None:
         writing.write(writer.sink(mask, source.shape, inner.dtype, source.header), inner)
 
 
+def save_picture(path: str, mask: str, picture: str) -> None:
+    """Write three slices of the image with the edge of its mask as a PNG file."""
+    data = montage(formats.open_source(path), formats.open_source(mask))
+    if not data:
+        return
+    final = Path(picture)
+    with appearing(final, final.with_name(f".{final.name}.partial")) as temporary:
+        temporary.write_bytes(data)
+
+
 def save_sidecars(brain: Brain, out: str, mask: str, origin: str) -> None:
     """Write the JSON files of BIDS beside both images; `origin` is the BIDS URI of the head."""
     about = {"Sources": [origin], "Extractor": brain.extractor}
@@ -127,14 +138,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.origin and not given.mask:
         parser.error("--origin needs --mask: the volume is written beside it")
+    if given.picture and not given.mask:
+        parser.error("--picture needs --mask, whose edge it shows")
     try:
         for name in filter(None, (given.out, given.mask)):
             sidecar_of(name)
+        for name in filter(None, (given.out, given.mask, given.picture)):
             Path(name).parent.mkdir(parents=True, exist_ok=True)
         brain = extract(given.image, given.brain_extractor, given.fraction)
         print(f"{given.image}: brain of {brain.volume_ml:.0f} ml, by {brain.extractor}", flush=True)
         require_plausible(given.image, brain)
         save(brain, given.image, given.out, given.mask)
+        if given.picture:
+            save_picture(given.image, given.mask, given.picture)
         if given.origin:
             save_sidecars(brain, given.out, given.mask, given.origin)
     except UsageError as error:
@@ -158,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("image", metavar="IN", help="image of a head")
     parser.add_argument("out", metavar="OUT", help="image of the brain, .nii or .nii.gz")
     parser.add_argument("--mask", default="", help="also write the mask, .nii or .nii.gz")
+    parser.add_argument("--picture", default="", help="also write slices with its edge, .png")
     parser.add_argument("--brain-extractor", choices=EXTRACTORS, default=AUTO)
     parser.add_argument(
         "--fraction", type=_fraction, default=FRACTION, help="0 to 1, lower makes a larger brain"

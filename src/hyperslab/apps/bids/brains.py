@@ -34,6 +34,13 @@ def brain_names(image: File, root: str) -> tuple[str, str]:
     return os.path.join(folder, str(brain_of)), os.path.join(folder, str(mask))
 
 
+def picture_of(image: File, root: str) -> str:
+    """Name of the picture of a brain below the output directory."""
+    participant = image.session.participant
+    name = image.name.derived("mask", ".png", desc="brain")
+    return os.path.join(participant.name, "figures", str(name))
+
+
 def _brain_command(place: int, image: File, root: str, which: str, fraction: float) -> Command:
     found, mask = brain_names(image, root)
     site = image.session.participant.site
@@ -41,6 +48,7 @@ def _brain_command(place: int, image: File, root: str, which: str, fraction: flo
     argv = (
         *(sys.executable, "-m", "hyperslab.apps.bids.brain"),
         *(f"{{input[{place}]}}", f"{OUT}/{found}", "--mask", f"{OUT}/{mask}"),
+        *("--picture", f"{OUT}/{picture_of(image, root)}"),
         *("--brain-extractor", which, "--fraction", f"{fraction:g}", "--origin", origin),
     )
     sidecars = (brain.sidecar_of(found), brain.sidecar_of(mask))

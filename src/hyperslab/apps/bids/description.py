@@ -17,8 +17,8 @@ BIDS_VERSION = "1.11.0"
 "Version of BIDS that derivatives keep to."
 RAW = "raw"
 "Name of the source dataset in BIDS URIs, as in bids:raw:sub-01/anat/sub-01_T1w.nii.gz."
-NOT_OF_BIDS = "group_*\n"
-"Files of the group level, which BIDS has no names for, as .bidsignore lists them."
+NOT_OF_BIDS = "group_*\nfigures/\n"
+"Files of the group level and pictures, which BIDS has no names for, as .bidsignore lists them."
 
 
 def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def derivative(
-    source: str, said: Mapping[str, Any], title: str, generated_by: Sequence[Mapping[str, str]]
+    source: str, said: Mapping[str, Any], title: str, generated_by: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The description of a dataset made of the one in the folder `source`, which says this of
     itself (BIDS 1.11, "Derived dataset and pipeline description").

@@ -89,7 +89,7 @@ def gather_volumes(
                     _volume_ml(path),
                 )
             )
-    _require(found, tuple(missing), out, allow_missing)
+    require_complete(bool(found), tuple(missing), out, allow_missing)
     return Group(tuple(found), tuple(missing))
 
 
@@ -137,15 +137,16 @@ def _volume_ml(path: Path) -> float:
     return float(volume_ml)
 
 
-def _require(
-    found: Sequence[Volume], missing: Sequence[str], out: Path, allow_missing: bool
-) -> None:
+def require_complete(is_any: bool, missing: Sequence[str], out: Path, allow_missing: bool) -> None:
+    """Raise UsageError for a group level that lacks participants, unless these may be missing, or
+    all of them.
+    """
     if missing and not allow_missing:
         raise UsageError(
             f"{out} has no result of {_named(missing)}: run the participant level for them first,"
             " or leave them out with --allow-missing"
         )
-    if not found:
+    if not is_any:
         raise UsageError(f"{out} has no result of any participant: run the participant level first")
 
 

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
-from hyperslab.apps.bids.description import derivative, read_description, save_description
+from hyperslab.apps.bids.description import (
+    FILE,
+    derivative,
+    read_description,
+    save_description,
+)
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.table import site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, require_content, units
@@ -25,6 +30,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.plan.command import CommandTask
 from hyperslab.report.progress import Progress
 
 
@@ -78,9 +84,12 @@ def run_participants(
     app: App,
     options: Options,
     progress: Progress | None = None,
+    then: Sequence[CommandTask] = (),
+    allow_missing: bool = False,
 ) -> Result:
     """Run an app over every unit, into a dataset of derivatives whose description is written when
-    all have ended; what has failed is in the result.
+    all have ended; what has failed is in the result. `then` are the commands of the group level,
+    which begin when all units are done, or with `allow_missing` when all have ended.
 
     Raises UsageError before anything starts, and what `run_commands` raises.
     """
@@ -96,6 +105,9 @@ def run_participants(
         title=f"{app.title} of {selection.root}",
         progress=progress,
         check=False,
+        then=then,
+        despite_failures=allow_missing,
+        levels=("participant", "group"),
     )
     _describe(selection, Path(out), app)
     return result
@@ -107,13 +119,20 @@ def run_group(
     """Put together what the brain app has found in every participant. Raises UsageError where some
     are missing, unless these may be.
     """
+    group = gathered(selection, out, allow_missing)
+    save_group(group, Path(out))
+    return group
+
+
+def gathered(
+    selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
+) -> Group:
+    """The same without tables."""
     sites: dict[str, str] = {}
     for dataset in selection.datasets:
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
-    group = gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
-    save_group(group, Path(out))
-    return group
+    return gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
 
 
 def units_of(selection: Selection, app: App) -> Sequence[Unit]:
@@ -164,7 +183,8 @@ def _describe(selection: Selection, out: Path, app: App) -> None:
     """Write the description of the derivatives: of each site where it is a collection of them."""
     for dataset in selection.datasets:
         home = out / dataset.site
-        if home.is_dir():
+        describes_itself = app.writes_of_dataset and (home / FILE).exists()
+        if home.is_dir() and not describes_itself:
             said = read_description(dataset.folder)
             description = derivative(dataset.folder, said, app.title, app.generated_by)
             save_description(home, description)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.result import Result
@@ -21,6 +21,14 @@ from hyperslab.report.progress import Progress
 from hyperslab.units import show_count
 
 
+class Later(TypedDict, total=False):
+    """What Execute has of commands that begin when all others have ended."""
+
+    then: tuple[CommandTask, ...]
+    despite_failures: bool
+    levels: tuple[str, str]
+
+
 @spelled_out
 @told_in_python
 def run_commands(
@@ -31,32 +39,55 @@ def run_commands(
     title: str = "",
     progress: Progress | None = None,
     check: bool = True,
+    then: Iterable[CommandTask] = (),
+    despite_failures: bool = False,
+    levels: tuple[str, str] = ("each", "then"),
     **settings: Unpack[Settings],
 ) -> Result:
     """Run commands as tasks and return outputs, trace and summary, as `run` does for functions.
 
-    `out` is the output directory, `title` what the run is called on its page; `settings` are those
-    of Options, such as `engine="dask-futures", workers=4, retries=2, resume=True`. Raises
+    `out` is the output directory, `title` what the run is called on its page. `then` are commands
+    that begin when all others have ended, and read what these have made in `out`: not at all where
+    some have failed, unless `despite_failures`. `levels` is what the page calls both. `settings`
+    are those of Options, such as `engine="dask-futures", workers=4, retries=2, resume=True`. Raises
     UsageError before anything starts, TasksFailed at the end when commands failed (with
     `check=False` they are only listed in the result: `result.failures`), RunStopped when the run
     cannot continue, and KeyboardInterrupt on Ctrl-C; after these three, `resume=True` runs only
     what is missing.
     """
     options = chosen("run_commands", options, settings)
-    pipeline = commanded(list(tasks), options, title)
+    pipeline = commanded(
+        list(tasks),
+        options,
+        title,
+        then=tuple(then),
+        despite_failures=despite_failures,
+        levels=levels,
+    )
     return run(pipeline, own_options(options), out=out, progress=progress, check=check)
 
 
 def commanded(
-    tasks: list[CommandTask], options: Options, title: str = "", template: str = ""
+    tasks: list[CommandTask],
+    options: Options,
+    title: str = "",
+    template: str = "",
+    **later: Unpack[Later],
 ) -> Pipeline:
     """The pipeline of some commands; `template` is what a user has typed, of which all were made.
     Raises UsageError.
     """
     here = os.getcwd()
-    end = Execute(tuple(tasks), title or _title(tasks), template, here, options.task_timeout_s)
+    end = Execute(
+        tuple(tasks),
+        title or _title(tasks),
+        template,
+        here,
+        options.task_timeout_s,
+        **later,
+    )
     pipeline = pipeline_of(end)
-    if not (options.connect or facts_of(options.engine).batch_system):
+    if run_here(options):
         require_programs(tasks, here)
     return pipeline
 
@@ -66,6 +97,11 @@ def own_options(options: Options) -> Options:
     themselves.
     """
     return replace(options, task_timeout_s=None, trial=False)
+
+
+def run_here(options: Options) -> bool:
+    """Whether commands run on this machine, so that what they need can be looked for."""
+    return not (options.connect or facts_of(options.engine).batch_system)
 
 
 def _title(tasks: list[CommandTask]) -> str:

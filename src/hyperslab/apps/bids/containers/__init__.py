@@ -1,0 +1,1 @@
+"""Containers with the BIDS Apps interface, by Apptainer, Singularity, Docker or Podman."""

@@ -1,0 +1,102 @@
+"""The participant level of an app in a container: a container for every participant."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hyperslab.apps.bids import app as apps
+from hyperslab.apps.bids.app import App, Command
+from hyperslab.apps.bids.containers.images import is_file, remove_left
+from hyperslab.apps.bids.containers.runtimes import (
+    DATA,
+    OUT,
+    WORK,
+    Container,
+    Mount,
+    require_mountable,
+)
+from hyperslab.apps.bids.dataset import SUBJECT
+from hyperslab.apps.bids.unit import Unit
+from hyperslab.apps.commands.running import run_here
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.options import Options
+from hyperslab.plan.placeholders import literal
+
+
+def container_app(asked: Container, out: str) -> App:
+    """The app of a container; `out` is the directory that the run writes to. Raises UsageError."""
+    require_mountable(os.path.abspath(out))
+
+    def commands(unit: Unit, root: str) -> list[Command]:
+        argv = asked.run_words(_mounts(unit, root), os.path.abspath(out), _app_words(unit))
+        return [Command(argv, literal(unit.participant.site))]
+
+    files: tuple[str, ...] = ()
+    if asked.facts.takes_files:
+        files = (asked.image,)
+    return App(
+        name_of(asked.image),
+        commands,
+        (generated_by(asked),),
+        needs_images=False,
+        files=files,
+        after=asked.remove_words(),
+        writes_of_dataset=True,
+    )
+
+
+def remove_left_containers(asked: Container, out: str | os.PathLike[str], options: Options) -> None:
+    """Remove containers that an earlier run into the same directory has left, all of whose
+    processes were killed. Raises UsageError where the runtime does not answer.
+    """
+    folder = os.path.abspath(out)
+    if run_here(options) and not RunDirectory(Path(folder)).is_owned():
+        remove_left(asked, folder)
+
+
+def generated_by(asked: Container) -> dict[str, Any]:
+    """What a dataset says of the container that has made it (BIDS 1.11, GeneratedBy)."""
+    described: dict[str, Any] = {"Name": name_of(asked.image)}
+    version = _version_of(asked.image)
+    if version:
+        described["Version"] = version
+    described["Container"] = {"Type": asked.runtime, "Tag": asked.image}
+    return described
+
+
+def name_of(image: str) -> str:
+    """The name of an app, by that of its image, such as mriqc of nipreps/mriqc:24.0.2."""
+    last = os.path.basename(image)
+    if is_file(image):
+        return os.path.splitext(last)[0]
+    return last.partition("@")[0].partition(":")[0]
+
+
+def _version_of(image: str) -> str:
+    if is_file(image):
+        return ""
+    return os.path.basename(image).partition("@")[0].partition(":")[2]
+
+
+def _mounts(unit: Unit, root: str) -> list[Mount]:
+    """The dataset, the participant, which may be a copy on a fast tier, and two folders of the
+    task.
+    """
+    site = unit.participant.site
+    home = os.path.join(root, site).rstrip(os.sep)
+    require_mountable(home)
+    place = literal(site)
+    participant = f"{DATA}/{SUBJECT}{unit.participant.label}"
+    return [
+        Mount(literal(home), DATA),
+        Mount("{input}", participant),
+        Mount(f"{apps.OUT}/{place}".rstrip("/"), OUT, is_writable=True),
+        Mount("{work}", WORK, is_writable=True),
+    ]
+
+
+def _app_words(unit: Unit) -> tuple[str, ...]:
+    label = unit.participant.label
+    return (DATA, OUT, "participant", "--participant_label", label)

@@ -1,0 +1,133 @@
+"""Runtimes: the programs that run containers, and the words that they are given.
+
+- a dataset, and what others have made, is mounted read-only
+- a container has the name of its attempt, by which it is removed, whoever has died
+
+Held by tests/apps/bids/containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hyperslab.errors import UsageError
+from hyperslab.plan.placeholders import literal
+
+DATA, OUT, WORK = "/data", "/out", "/work"
+"Folders in a container: the dataset, what is made of it, and scratch."
+NAME = "hyperslab-{attempt}"
+LABEL = "hyperslab.out"
+"Label of a container with the directory that its run writes to."
+_TAKEN_APART = ":,"
+"Characters by which runtimes take the words for a folder apart."
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A program that runs containers."""
+
+    takes_files: bool
+    "Whether images are files, and the processes of a container are all that there is of it."
+    mount: str
+    "Flag that mounts a folder, as in --volume=HERE:THERE:ro."
+    start: tuple[str, ...] = ()
+    "Words for every container."
+    remove: tuple[str, ...] = ()
+    "Words that remove containers whose names follow, whatever they are doing."
+
+
+_OF_FILES = Runtime(takes_files=True, mount="--bind", start=("--cleanenv",))
+_START = ("--rm", "--pull=never", f"--name={NAME}", "--env=OMP_NUM_THREADS")
+RUNTIMES: Mapping[str, Runtime] = {
+    "podman": Runtime(
+        takes_files=False,
+        mount="--volume",
+        start=_START,
+        remove=("rm", "--force", "--ignore", "--time=0"),
+    ),
+    "docker": Runtime(
+        takes_files=False,
+        mount="--volume",
+        start=_START,
+        remove=("rm", "--force"),
+    ),
+    "apptainer": _OF_FILES,
+    "singularity": _OF_FILES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or folder of the host in a container."""
+
+    here: str
+    there: str
+    is_writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An image with a BIDS App in it, and how it is run."""
+
+    image: str
+    "Name, or path of a file."
+    runtime: str
+    identity: str = ""
+    "What the runtime knows the image by, whatever its name comes to mean; '' where nobody knows."
+    memory_nbytes: int | None = None
+    cpus: float | None = None
+    options: tuple[str, ...] = ()
+    "Further words for the runtime."
+    arguments: tuple[str, ...] = ()
+    "Further words for the app."
+    user: str = ""
+    "Numbers of the user and group that it runs as; '' leaves that to the runtime."
+
+    @property
+    def facts(self) -> Runtime:
+        return RUNTIMES[self.runtime]
+
+    def run_words(self, mounts: Sequence[Mount], out: str, app: Sequence[str]) -> tuple[str, ...]:
+        """The command that runs the app, with the placeholders of commands; `out` is the directory
+        that the run writes to.
+        """
+        facts = self.facts
+        words = [self.runtime, "run", *facts.start]
+        if not facts.takes_files:
+            words.append(literal(f"--label={LABEL}={out}"))
+        words += [f"{facts.mount}={_mounted(one)}" for one in mounts]
+        words.append(f"--env=TMPDIR={WORK}")
+        if self.user:
+            words.append(f"--user={self.user}")
+        if self.memory_nbytes is not None:
+            words.append(f"--memory={self.memory_nbytes}")
+        if self.cpus is not None:
+            words.append(f"--cpus={self.cpus:g}")
+        options = map(literal, self.options)
+        image = literal(self.identity or self.image)
+        return (*words, *options, image, *app, *map(literal, self.arguments))
+
+    def remove_words(self) -> tuple[str, ...]:
+        """The command that removes the container of an attempt; () where there is no need."""
+        facts = self.facts
+        if not facts.remove:
+            return ()
+        return (self.runtime, *facts.remove, NAME)
+
+
+def require_mountable(*paths: str) -> None:
+    """Raise UsageError for folders whose names runtimes would take apart."""
+    for path in paths:
+        for sign in _TAKEN_APART:
+            if sign in path:
+                raise UsageError(
+                    f"--container: '{sign}' in {path} is what runtimes take folders apart by:"
+                    " rename it, or name a link to it"
+                )
+
+
+def _mounted(one: Mount) -> str:
+    if one.is_writable:
+        return f"{one.here}:{one.there}"
+    return f"{one.here}:{one.there}:ro"

@@ -1,0 +1,54 @@
+"""The group level of the brain app as a command of a run: `python -m hyperslab.apps.bids.grouping`.
+
+It looks at the dataset again, as what participants have left is there only when it begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from hyperslab.apps.bids.group import BY_IMAGE, BY_SITE, save_group
+from hyperslab.apps.bids.running import Asked, Selection, gathered, select
+from hyperslab.errors import HyperslabError
+from hyperslab.plan.command import CommandTask
+from hyperslab.plan.placeholders import literal
+
+LABEL = "group"
+
+
+def group_task(
+    selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
+) -> CommandTask:
+    """The command that puts together what the brain app has found in every participant."""
+    asked = {**asdict(selection.asked), "allow_missing": allow_missing}
+    argv = (
+        *(sys.executable, "-m", "hyperslab.apps.bids.grouping"),
+        *(literal(selection.root), literal(os.path.abspath(out)), "{out}"),
+        literal(json.dumps(asked)),
+    )
+    return CommandTask(LABEL, argv, outputs=(BY_IMAGE, BY_SITE))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the results of participants in one folder, and write tables into another one."""
+    root, out, target, said = arguments
+    asked = json.loads(said)
+    allow_missing = asked.pop("allow_missing")
+    labels = {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
+    try:
+        group = gathered(select(root, Asked(**{**asked, **labels})), Path(out), allow_missing)
+    except HyperslabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    save_group(group, Path(target))
+    print("\n".join(group.lines()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

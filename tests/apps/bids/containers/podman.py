@@ -1,0 +1,122 @@
+"""Podman with storage of its own, and an image with a small BIDS App, made of this machine's
+busybox.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = {"podman": "podman", "runc": "runc", "busybox": "busybox-static"}
+"Debian's package of each command."
+IMAGE = "localhost/toybids:1"
+APPLETS = ("sh", "cat", "dd", "id", "ls", "mkdir", "sleep", "touch", "wc")
+ENGINE = """\
+[containers]
+default_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]
+netns = "none"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+STORAGE = """\
+[storage]
+driver = "vfs"
+graphroot = "{folder}/graph"
+runroot = "{folder}/run"
+"""
+APP = """\
+#!/bin/sh
+# data out level --participant_label LABEL
+set -e
+case "$3" in
+participant)
+    if touch "$1/written" "$1/sub-$5/written" 2> /dev/null; then
+        echo "the dataset can be written to"
+        exit 3
+    fi
+    test ! -e "$1/asleep" || sleep $(cat "$1/asleep")
+    test ! -e "$1/hungry" || dd if=/dev/zero of=/dev/null bs=300M count=1
+    mkdir "$2/sub-$5"
+    cat "$1/sub-$5/anat/"* > "$2/sub-$5/head.txt"
+    echo "threads $OMP_NUM_THREADS" > "$2/sub-$5/facts.txt"
+    touch "$TMPDIR/scratch"
+    echo '{"Name": "Toy"}' > "$2/dataset_description.json"
+    ;;
+group)
+    if touch "$2/sub-1/written" 2> /dev/null; then
+        echo "results can be written to"
+        exit 3
+    fi
+    cat "$2"/sub-*/head.txt > "$2/group.tsv"
+    ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class Podman:
+    """Podman as tests call it."""
+
+    environment: Mapping[str, str]
+
+    def __call__(self, *words: object) -> str:
+        """What it prints."""
+        line = ["podman", *map(str, words)]
+        done = subprocess.run(
+            line,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **self.environment},
+        )
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def containers(self) -> list[str]:
+        """All containers that there are, running or not."""
+        return self("ps", "--all", "--quiet").split()
+
+
+def missing() -> str:
+    """Why containers cannot be tried here; '' if they can."""
+    absent = sorted({package for name, package in PACKAGES.items() if shutil.which(name) is None})
+    if absent:
+        return f"there is no podman here: install the Debian packages {', '.join(absent)}"
+    if os.geteuid():
+        return "containers of one's own storage are tried as root: run the tests as root"
+    return ""
+
+
+def prepare(folder: Path) -> Podman:
+    """Podman with an image, which is made in some tenths of a second."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    (folder / "containers.conf").write_text(ENGINE.format(files=files))
+    (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+    podman = Podman(
+        {
+            "CONTAINERS_CONF": str(folder / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        }
+    )
+    root = folder / "root"
+    for name in ("bin", "tmp", "proc", "dev", "sys", "etc", "data", "out", "work"):
+        (root / name).mkdir(parents=True)
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    shutil.copy(busybox, root / "bin" / "busybox")
+    for name in APPLETS:
+        (root / "bin" / name).symlink_to("busybox")
+    app = root / "run.sh"
+    app.write_text(APP)
+    app.chmod(0o755)
+    archive = shutil.make_archive(str(folder / "root"), "tar", root)
+    podman("import", "--change", 'ENTRYPOINT ["/run.sh"]', archive, IMAGE)
+    podman("import", archive, "localhost/noapp:1")
+    return podman

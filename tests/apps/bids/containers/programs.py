@@ -1,0 +1,75 @@
+"""Programs with the command lines of container runtimes, in folders for PATH.
+
+They write down the words that they are given, and do to the folders that are mounted what an app
+would do; what real runtimes do is tried in `test_podman.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+IDENTITY = "sha256:0123456789abcdef"
+_PROGRAM = """\
+#!{python}
+import json, os, pathlib, platform, sys
+words = sys.argv[1:]
+with open({log!r}, "a") as log:
+    log.write(json.dumps([os.path.basename(sys.argv[0]), *words]) + "\\n")
+if words[:2] == ["image", "inspect"]:
+    print({described!r})
+    sys.stderr.write({complaint!r})
+    sys.exit({status})
+if words[0] == "run":
+    mounts = [word.partition("=")[2].split(":") for word in words if word.startswith(({flags}))]
+    out = next(here for here, there, *_ in mounts if there == "/out")
+    level = words[words.index("/out", words.index("/data")) + 1]
+    if level == "participant":
+        label = words[words.index("--participant_label") + 1]
+        folder = pathlib.Path(out, f"sub-{{label}}")
+        folder.mkdir()
+        (folder / "made.txt").write_text(label)
+        (pathlib.Path(out) / "dataset_description.json").write_text('{{"Name": "of the app"}}')
+    else:
+        pathlib.Path(out, "group.txt").write_text("all")
+"""
+
+
+def described(**other: Any) -> str:
+    """What docker and podman say of an image."""
+    about = {"Id": IDENTITY, "Architecture": "", "Config": {"Entrypoint": ["/run.sh"]}, **other}
+    if not about["Architecture"]:
+        del about["Architecture"]
+    return json.dumps([about])
+
+
+def install(
+    folder: Path, name: str, said: str | None = None, complaint: str = "", status: int = 0
+) -> Path:
+    """Write a program of this name; the file with the words that it will have been given.
+
+    `said` is what it prints of an image, and `complaint` what it writes to standard error.
+    """
+    folder.mkdir(exist_ok=True)
+    log = folder / "words.jsonl"
+    program = folder / name
+    said = described() if said is None else said
+    text = _PROGRAM.format(
+        python=sys.executable,
+        log=str(log),
+        described=said,
+        complaint=complaint,
+        status=status,
+        flags="'--volume=', '--bind='",
+    )
+    program.write_text(text)
+    program.chmod(0o755)
+    return log
+
+
+def words_of(log: Path, verb: str) -> list[list[str]]:
+    """The words of each call with this verb."""
+    calls = [json.loads(line) for line in log.read_text().splitlines()]
+    return [words for words in calls if words[1] == verb]

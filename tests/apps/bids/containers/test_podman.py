@@ -1,0 +1,167 @@
+"""A BIDS App in containers of Podman, for real: what it sees, its limits, and nothing left of it,
+whoever dies.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.apps.bids.containers.podman import IMAGE, Podman, missing, prepare
+from tests.apps.bids.datasets import make, t1w
+from tests.system.clusters.required import required
+from tests.system.end_to_end.command import Finished, call
+from tests.system.faults.command import Running, await_that, hyperslab, running
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    required(missing())
+    folder = tmp_path_factory.mktemp("podman")
+    with pytest.MonkeyPatch.context() as patch:
+        made = prepare(folder)
+        for name, value in made.environment.items():
+            patch.setenv(name, value)
+        yield made
+        made("system", "reset", "--force")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return make(tmp_path / "my data", t1w("1"), t1w("10"), content=b"head\n")
+
+
+def bids(home: Path, out: Path, level: str, *more: object) -> Finished:
+    return call("bids", home, out, level, "--container", IMAGE, "--no-report", *more)
+
+
+def visible(out: Path) -> list[str]:
+    paths = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    return sorted(str(path) for path in paths if path.parts[0] != ".hyperslab")
+
+
+RESULTS = ["sub-1/facts.txt", "sub-1/head.txt", "sub-10/facts.txt", "sub-10/head.txt"]
+
+
+@pytest.mark.parametrize(("engine", "said"), [("processes", "threads 1\n"), ("threads", "threads")])
+def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, said: str) -> None:
+    """The app fails if it can write to the dataset, or at the group level to others' results."""
+    out = tmp_path / "out"
+    fast = ("--engine", engine, "--workers", 2, "--stage-in", "/dev/shm", "--work-tier", "/dev/shm")
+    done = bids(home, out, "participant", *fast)
+    assert done.code == 0, done
+    assert visible(out) == ["dataset_description.json", *RESULTS]
+    assert (out / "sub-10" / "head.txt").read_text() == "head\n"
+    assert (out / "sub-10" / "facts.txt").read_text().startswith(said)
+    for _ in range(2):  # what a group level has made the next one replaces
+        done = bids(home, out, "group")
+        assert done.code == 0, done
+        assert f"group      1 file in {out}" in done.out
+        assert (out / "group.tsv").read_text() == "head\nhead\n"
+    assert "5 of 5 outputs unchanged" in call("verify", out).out
+    assert podman.containers() == []
+
+
+def test_a_container_that_needs_too_much_memory(podman: Podman, home: Path, tmp_path: Path) -> None:
+    make(home, "hungry")
+    limits = ("--container-memory", "100MB", "--participant-label", 1, "--retries", 0)
+    done = bids(home, tmp_path / "out", "participant", "--engine", "serial", *limits)
+    assert done.code == 1, done
+    assert "out of memory: the kernel has killed it" in done.err
+    assert podman.containers() == []
+
+
+def test_images_that_are_not_here_or_no_apps(podman: Podman, home: Path, tmp_path: Path) -> None:
+    for image, sentence in {
+        "localhost/none:1": "podman has no such image: type 'podman pull localhost/none:1'",
+        "localhost/noapp:1": "is no BIDS App: it has no entrypoint",
+    }.items():
+        line = ("bids", home, tmp_path / "out", "participant", "--runtime", "podman")
+        done = call(*line, "--container", image)
+        assert done.code == 2, done
+        assert sentence in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def asleep(home: Path) -> list[psutil.Process]:
+    """Processes of containers under way."""
+    seconds = (home / "asleep").read_text()
+    found = psutil.process_iter(["cmdline"])
+    return [one for one in found if one.info["cmdline"] == ["sleep", seconds]]
+
+
+def line_of(home: Path, out: Path, *more: object) -> tuple[object, ...]:
+    engine = ("--engine", "processes", "--workers", 2, "--no-report")
+    return ("bids", home, out, "participant", "--container", IMAGE, *engine, *more)
+
+
+def under_way(run: Running, home: Path) -> None:
+    await_that("two containers", lambda: len(asleep(home)) == 2 or run.has_ended)
+    assert not run.has_ended, run.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_driver_dies(
+    podman: Podman, home: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    make(home, "asleep", content=f"1{os.getpid()}".encode())
+    with running(*line_of(home, tmp_path / "out")) as run:
+        under_way(run, home)
+        assert len(podman.containers()) == 2
+        run.send(number)
+        status, said = run.wait()
+    assert status in (-signal.SIGKILL, 130), said
+    await_that("the end of containers", lambda: not podman.containers())
+    assert asleep(home) == []
+    assert visible(tmp_path / "out") == []
+
+
+def test_all_that_might_remove_a_container_is_killed(
+    podman: Podman, home: Path, tmp_path: Path
+) -> None:
+    """What is left then goes when the run is resumed."""
+    make(home, "asleep", content=f"2{os.getpid()}".encode())
+    out = tmp_path / "out"
+    with running(*line_of(home, out)) as run:
+        under_way(run, home)
+        driver = psutil.Process(run.process.pid)
+        programs = (sys.executable, "podman")
+        below = driver.children(recursive=True)
+        doomed = [one for one in below if one.cmdline()[0] in programs]
+        for one in (driver, *doomed):
+            one.suspend()
+        for one in (driver, *doomed):
+            one.kill()
+        run.wait()
+    assert len(podman.containers()) == 2
+    (home / "asleep").unlink()
+    done = hyperslab(*line_of(home, out, "--resume"))
+    assert done.returncode == 0, done
+    assert visible(out) == ["dataset_description.json", *RESULTS]
+    assert podman.containers() == []
+
+
+def test_a_spawner_is_killed(podman: Podman, home: Path, tmp_path: Path) -> None:
+    """Its worker removes the container, and the task fails."""
+    make(home, "asleep", content=f"3{os.getpid()}".encode())
+    with running(*line_of(home, tmp_path / "out", "--retries", 0, "--keep-going")) as run:
+        under_way(run, home)
+        for client in _clients(run):
+            client.parent().kill()
+        status, said = run.wait()
+    assert status == 1, said
+    assert "the process that runs it was killed" in said
+    assert podman.containers() == []
+    assert asleep(home) == []
+
+
+def _clients(run: Running) -> list[psutil.Process]:
+    """The processes of podman that wait for containers."""
+    below = psutil.Process(run.process.pid).children(recursive=True)
+    return [one for one in below if one.cmdline()[:2] == ["podman", "run"]]

@@ -1,0 +1,257 @@
+"""The words that container runtimes are given, and what is said before any of them starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hyperslab.apps.bids.containers import images
+from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
+from hyperslab.apps.bids.containers.participants import generated_by
+from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container
+from hyperslab.cli import bids_front
+from hyperslab.errors import UsageError
+from tests.apps.bids.containers.programs import IDENTITY, described, install, words_of
+from tests.apps.bids.datasets import make, t1w
+from tests.system.end_to_end.command import Finished, call
+
+NAME = "nipreps/toy:1.2"
+OF_DAEMONS = ("podman", "docker")
+SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(64)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return make(tmp_path / "my data", t1w("1"), "sub-10/anat/sub-10_T2w.nii.gz")
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is before all others on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    return folder
+
+
+def image_for(runtime: str, folder: Path) -> str:
+    """The image that a runtime is asked for, by the word for --container."""
+    if runtime in OF_DAEMONS:
+        return NAME
+    path = folder / "toy.sif"
+    path.write_bytes(SIF)
+    return str(path)
+
+
+def bids(home: Path, out: Path, level: str, *more: object) -> Finished:
+    serial = ("--engine", "serial", "--no-report")
+    return call("bids", home, out, level, *serial, *more)
+
+
+def mounted(words: list[str], flag: str) -> dict[str, str]:
+    """Folders of the host, and how they are mounted, by folders of the container."""
+    found = {}
+    for word in words:
+        if word.startswith(f"{flag}="):
+            here, there, *how = word.removeprefix(f"{flag}=").split(":")
+            found[there] = f"{here}:{''.join(how)}"
+    return found
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_words_of_each_runtime(
+    runtime: str, home: Path, programs: Path, tmp_path: Path
+) -> None:
+    log = install(programs, runtime)
+    image = image_for(runtime, tmp_path)
+    out = tmp_path / "out"
+    limits = ("--container-memory", "512MiB", "--container-cpus", 1.5)
+    words = ("--runtime-option=--network=none", "--app-arguments", "--one 'two {name}'")
+    asked = ("--container", image, "--runtime", runtime, *limits, *words)
+    done = bids(home, out, "participant", *asked)
+    assert done.code == 0, done
+    first, second = words_of(log, "run")
+    flag = RUNTIMES[runtime].mount
+    mounts = mounted(first, flag)
+    assert mounts["/data"] == f"{home}:ro"
+    assert mounts["/data/sub-1"] == f"{home}/sub-1:ro"
+    assert mounts["/out"].startswith(f"{out}/.hyperslab/run-0001/private/0.0.")
+    assert mounts["/work"].startswith(f"{out}/.hyperslab/run-0001/private/0.0.")
+    assert {"--memory=536870912", "--cpus=1.5", "--network=none"} <= set(first)
+    place = first.index("/data")
+    assert first[place:] == [
+        *("/data", "/out", "participant", "--participant_label", "1", "--one", "two {name}")
+    ]
+    assert second[second.index("--participant_label") + 1] == "10"
+    own = [word for word in first if word.startswith(("--name=", "--label=", "--pull=", "--rm"))]
+    if runtime in OF_DAEMONS:
+        assert first[place - 1] == IDENTITY
+        assert own[0:2] == ["--rm", "--pull=never"]
+        assert own[2].startswith("--name=hyperslab-0.0.")
+        assert own[3] == f"--label=hyperslab.out={out}"
+        assert own[2] not in second
+    else:
+        assert first[place - 1] == image
+        assert "--cleanenv" in first
+        assert own == []
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*.[jt]*") if path.is_file()}
+    visible = {name for name in files if not name.startswith(".")}
+    assert visible == {"dataset_description.json", "sub-1/made.txt", "sub-10/made.txt"}
+    assert json.loads((out / "dataset_description.json").read_text())["Name"] == "of the app"
+    group = bids(home, out, "group", *asked)
+    assert group.code == 0, group
+    assert (out / "group.txt").read_text() == "all"
+    third = words_of(log, "run")[2]
+    assert mounted(third, flag)["/out/sub-10"] == f"{out}/sub-10:ro"
+    assert third[third.index("/data") :][:3] == ["/data", "/out", "group"]
+    assert not (out / ".hyperslab" / "group").exists()
+    again = bids(home, out, "participant", *asked, "--resume")
+    assert again.code == 0, again
+    assert len(words_of(log, "run")) == 3
+    assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
+def test_the_runtime_that_has_the_image_is_taken(programs: Path, tmp_path: Path) -> None:
+    install(
+        programs, "podman", said="[]", complaint=f"Error: {NAME}: image not known\n", status=125
+    )
+    install(programs, "docker")
+    found = require_usable(Container(NAME, AUTO))
+    assert (found.runtime, found.identity) == ("docker", IDENTITY)
+    install(programs, "singularity")
+    found = require_usable(Container(image_for("singularity", tmp_path), AUTO))
+    assert (found.runtime, found.identity) == ("singularity", "")
+    elsewhere = require_usable(Container("far/away:1", "docker"), is_here=False)
+    assert elsewhere.identity == ""
+
+
+OTHER = "s390x" if platform.machine() != "s390x" else "amd64"
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        (None, "docker is not on PATH: install it, or choose another runtime by --runtime"),
+        (
+            {"complaint": f"Error: No such image: {NAME}\n", "status": 1},
+            f"docker has no such image: type 'docker pull {NAME}'",
+        ),
+        (
+            {"complaint": "warning\nCannot connect to the Docker daemon\n", "status": 1},
+            "docker cannot be asked: Cannot connect to the Docker daemon",
+        ),
+        ({"said": "no JSON"}, "what 'docker image inspect' says of it is not understood"),
+        ({"said": described(Config={"Cmd": ["sh"]})}, "is no BIDS App: it has no entrypoint"),
+        ({"said": described(Architecture=OTHER)}, f"is made for {OTHER}, and this machine is"),
+    ],
+)
+def test_what_is_said_of_runtimes_and_images(
+    program: dict[str, Any] | None, sentence: str, home: Path, programs: Path, tmp_path: Path
+) -> None:
+    if program is not None:
+        install(programs, "docker", **program)
+    out = tmp_path / "out"
+    done = bids(home, out, "participant", "--container", NAME, "--runtime", "docker")
+    assert done.code == 2, done
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--container", "docker://x"), "every participant would fetch it: make a file of it"),
+        (("--container", "gone.sif"), "gone.sif: cannot be read: No such file"),
+        (("--container", "README.sif"), "is no image (SIF or squashfs)"),
+        (("--container", NAME, "--app", "cp"), "--app cp: what runs is what --container names"),
+        (("--container", NAME, "--runtime", "lxc"), "--runtime lxc: choose one of auto, podman"),
+        (("--container", NAME, "--container-cpus", 0), "--container-cpus 0: give a number above 0"),
+        (("--container", NAME, "--container-memory", "x"), "--container-memory x: give a positive"),
+        (("--container", NAME, "--app-arguments", "'"), "No closing quotation; check its quotes"),
+        (("--container", NAME, "--per", "session"), "--per session is not for --container"),
+        (("--app-arguments", "x"), "--app-arguments is for --container: name an image"),
+    ],
+)
+def test_what_is_said_of_flags(
+    words: tuple[object, ...],
+    sentence: str,
+    home: Path,
+    programs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(programs, "docker")
+    install(programs, "apptainer")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.sif").write_text("# not an image\n")
+    done = bids(home, tmp_path / "out", "participant", *words)
+    assert done.code == 2, done
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_that_runtimes_would_take_apart(programs: Path, tmp_path: Path) -> None:
+    install(programs, "docker")
+    asked = ("--container", NAME, "--runtime", "docker")
+    odd = make(tmp_path / "12:30", t1w("1"))
+    done = bids(odd, tmp_path / "out", "participant", *asked)
+    assert (done.code, "':' in " in done.err) == (2, True), done
+    done = bids(make(tmp_path / "data", t1w("1")), tmp_path / "a,b", "participant", *asked)
+    assert (done.code, "',' in " in done.err) == (2, True), done
+
+
+def test_a_runtime_that_does_not_answer(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = programs / "docker"
+    program.write_text("#!/bin/sh\nexec sleep 100\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(images, "PATIENCE_S", 0.2)
+    with pytest.raises(UsageError, match=r"docker has not answered for 0.2 s: see that it works"):
+        require_usable(Container(NAME, "docker"))
+    with pytest.raises(UsageError, match="docker has not answered"):
+        remove_left(Container(NAME, "docker"), "/out")
+
+
+def test_memory_of_all_containers_together(
+    home: Path, programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = install(programs, "docker")
+    asked = ("--container", NAME, "--runtime", "docker", "--engine", "threads", "--no-report")
+    for out, words in (("a", ("--nprocs", "2")), ("b", ())):
+        line = (home, tmp_path / out, "participant", "--mem-mb", "3000", *words, *asked)
+        with pytest.raises(SystemExit) as end:
+            bids_front.main([str(word) for word in line])
+        assert not end.value.code
+    assert "--mem-mb 3000 has no effect without --nprocs" in capsys.readouterr().err
+    with_limit = [words for words in words_of(log, "run") if "--memory=1500000000" in words]
+    assert len(with_limit) == 2
+    assert len(words_of(log, "run")) == 4
+
+
+def test_the_description_names_the_image() -> None:
+    assert generated_by(Container("ghcr.io:443/nipreps/mriqc:24.0.2", "docker")) == {
+        "Name": "mriqc",
+        "Version": "24.0.2",
+        "Container": {"Type": "docker", "Tag": "ghcr.io:443/nipreps/mriqc:24.0.2"},
+    }
+    assert generated_by(Container("/images/toy.sif", "apptainer"))["Name"] == "toy"
+
+
+def test_the_group_level_refuses_what_is_not_complete(
+    home: Path, programs: Path, tmp_path: Path
+) -> None:
+    install(programs, "docker")
+    out = tmp_path / "out"
+    asked = ("--container", NAME, "--runtime", "docker")
+    assert bids(home, out, "participant", *asked, "--participant-label", "10").code == 0
+    done = bids(home, out, "group", *asked)
+    assert (done.code, "has no result of sub-1: run the" in done.err) == (2, True), done
+    done = bids(home, out, "group", *asked, "--allow-missing")
+    assert done.code == 0, done
+    assert (out / "group.txt").exists()
