@@ -1,4 +1,4 @@
-"""Beside: who may run at the same time on a host, by a lock that one holds alone or all together.
+"""Locks by which commands run beside others of their host, or alone there.
 
 Held by tests/storage/test_beside.py.
 """
