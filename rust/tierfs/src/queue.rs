@@ -5,6 +5,7 @@
 //! make the next one later; what the program itself was late is given back, and nothing else: a
 //! device that was idle has not saved anything up.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Nanoseconds since the program's clock began, or between two of its times.
@@ -13,10 +14,15 @@ pub type Nanos = u64;
 /// The most that is given back of what the program was late.
 pub const FORGIVEN: Nanos = Duration::from_millis(20).as_nanos() as Nanos;
 
+/// How long those in front may keep the device from what is behind. From then on every request in
+/// front brings as much of what is behind with it, as schedulers of disks do: a sync ends though
+/// reads never do.
+const PATIENCE: Nanos = Duration::from_millis(500).as_nanos() as Nanos;
+
 /// What a device has still to do.
 ///
 /// Requests in front of the queue are waited for by who made them; those behind have been answered
-/// and are done when the device has nothing else to do.
+/// and are done when the device has nothing else to do, or has let them wait for too long.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// When all that is waited for is done.
@@ -25,6 +31,12 @@ pub struct Queue {
     end: Nanos,
     /// Cost of all that was ever put behind.
     behind: Nanos,
+    /// The mark up to which what was put behind is done.
+    done: Nanos,
+    /// Marks up to which it will be done among those in front, and when.
+    brought: VecDeque<(Nanos, Nanos)>,
+    /// When the device last had nothing to do in front.
+    free: Nanos,
     /// What the program was late with the reply to one of the newest requests.
     late: Nanos,
     /// When a reply went out last, before which nobody has asked again.
@@ -35,14 +47,41 @@ impl Queue {
     /// Serve a request before all that nobody waits for: the time when it is done.
     pub fn serve(&mut self, now: Nanos, cost: Nanos) -> Nanos {
         let begun = self.begun(now);
-        self.front = self.front.max(begun) + cost;
-        self.end = self.end.max(begun) + cost;
+        self.note_done(begun);
+        let start = self.front.max(begun);
+        let brought = self.bring(start, cost);
+        self.front = start + brought + cost;
+        self.end = self.end.max(start) + cost;
         self.front
+    }
+
+    /// What of all that is behind is served right before a request in front.
+    fn bring(&mut self, start: Nanos, cost: Nanos) -> Nanos {
+        let owed = self.end.saturating_sub(start);
+        if owed == 0 || start < self.free + PATIENCE {
+            return 0;
+        }
+        let brought = owed.min(cost);
+        self.brought.push_back((self.behind.saturating_sub(owed - brought), start + brought));
+        brought
+    }
+
+    /// Take note of what has been done of all that was put behind.
+    fn note_done(&mut self, now: Nanos) {
+        while let Some((mark, _)) = self.brought.front().copied().filter(|(_, at)| *at <= now) {
+            self.brought.pop_front();
+            self.done = self.done.max(mark);
+        }
+        if self.front <= now {
+            self.free = now;
+            self.done = self.done.max(self.behind.saturating_sub(self.end.saturating_sub(now)));
+        }
     }
 
     /// Serve a request behind all others: the time when it is done, and its mark.
     pub fn put_behind(&mut self, now: Nanos, cost: Nanos) -> (Nanos, Nanos) {
         let begun = self.begun(now);
+        self.note_done(begun);
         self.end = self.end.max(begun) + cost;
         self.behind += cost;
         (self.end, self.behind)
@@ -50,7 +89,13 @@ impl Queue {
 
     /// The time when all up to a mark is done, if nothing else comes in front of it.
     pub fn settled(&self, mark: Nanos) -> Nanos {
-        self.end.saturating_sub(self.behind - mark)
+        if mark <= self.done {
+            return 0;
+        }
+        match self.brought.iter().find(|(brought, _)| mark <= *brought) {
+            Some((_, at)) => *at,
+            None => self.end.saturating_sub(self.behind - mark),
+        }
     }
 
     /// Cost of what was answered and is not done.
@@ -143,6 +188,32 @@ mod tests {
         assert_eq!(queue.settled(mark), 1_600);
         assert_eq!(queue.owed(1_100), 500);
         assert_eq!(queue.owed(1_600), 0);
+    }
+
+    #[test]
+    fn what_is_behind_is_done_though_reads_never_end() {
+        let mut queue = Queue::default();
+        let cost = 10_000_000;
+        let mut now = 1_000_000_000;
+        let start = now;
+        let (_, mark) = queue.put_behind(now, 10 * cost);
+        let mut reads = [queue.serve(now, cost), queue.serve(now, cost)];
+        while queue.settled(mark) > now {
+            now = reads[0];
+            reads = [reads[1], queue.serve(now, cost)];
+            assert!(now < start + 10 * PATIENCE, "it waits for ever");
+        }
+        assert!(now >= start + PATIENCE);
+        assert!(now <= start + PATIENCE + 30 * cost);
+        assert_eq!(queue.owed(now), 0);
+    }
+
+    #[test]
+    fn what_is_done_is_not_put_off_by_later_reads() {
+        let mut queue = Queue::default();
+        let (done, mark) = queue.put_behind(1_000, 500);
+        queue.serve(done + 10, 100);
+        assert!(queue.settled(mark) <= done);
     }
 
     #[test]
