@@ -350,13 +350,15 @@ def test_what_is_changed_beneath_is_seen_by_who_opens_it(tmp_path: Path) -> None
     with mounted(place, Settings(page_cache=True), beneath) as emulation:
         (place / "a").write_bytes(first)
         assert (place / "a").read_bytes() == first
-        assert program.counters(emulation)["read_nbytes"] == 0
+        before = program.counters(emulation)["read_nbytes"]
+        assert (place / "a").read_bytes() == first
+        assert program.counters(emulation)["read_nbytes"] == before
         with (beneath / "a").open("r+b") as file:
             file.write(other)
         os.utime(beneath / "a", ns=(0, 0))  # however coarse the clock of the file system
         for _ in range(2):
             assert (place / "a").read_bytes() == other
-        assert program.counters(emulation)["read_nbytes"] == len(other)
+        assert program.counters(emulation)["read_nbytes"] == before + len(other)
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:

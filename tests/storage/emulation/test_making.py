@@ -63,6 +63,26 @@ def test_a_tier_is_made_measured_and_removed(in_memory: Path) -> None:
     assert os.listdir(registry.folder()) == ["lock"]
 
 
+def test_a_slow_metadata_server_far_away_is_measured(in_memory: Path) -> None:
+    """More clients than it takes where it is near keep it busy."""
+    settings = Settings(metadata_s=0.002, latency_s=0.01)
+    with mounted(in_memory, settings) as tier:
+        counts = measuring.measure(
+            in_memory, settings, lambda: program.counters(tier)["operations"]
+        )
+    told = {one.what: one for one in counts}
+    assert told["operations, all clients"].deviation < 0.1
+
+
+def test_memory_that_is_as_slow_as_its_device_is_told(in_memory: Path) -> None:
+    """Here the program is given none, whatever it is measured for."""
+    with mounted(in_memory, Settings(bandwidth=20 * MB)):
+        fast = Settings(bandwidth=20 * MB, fast_nbytes=4 * MB)
+        told = {one.what: one for one in measuring.measure(in_memory, fast, None)}
+    assert told["write to memory"].deviation > making.TOLERANCE
+    assert "instead of at least 40.0 MB/s" in told["write to memory"].sentence()
+
+
 def test_files_stay_where_they_lie(tmp_path: Path) -> None:
     place = tmp_path / "tier"
     emulation = make(place)

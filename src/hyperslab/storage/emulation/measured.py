@@ -20,19 +20,26 @@ class Measured:
     "Value that was asked for; None where nothing was."
     value: float
     unit: Unit
+    is_least: bool = False
+    "Whether more than what was asked for is as good."
 
     @property
     def deviation(self) -> float:
         """Share of what was asked for by which the value differs from it; 0 where nothing was."""
         if not self.asked:
             return 0.0
+        if self.is_least:
+            return max(0.0, 1 - self.value / self.asked)
         return abs(self.value / self.asked - 1)
 
     def show_asked(self) -> str:
         """What was asked for, as people read it; '' where nothing was."""
         if self.asked is None:
             return ""
-        return show(self.asked, self.unit)
+        shown = show(self.asked, self.unit)
+        if self.is_least:
+            return f"at least {shown}"
+        return shown
 
     def show_value(self) -> str:
         """What was measured, as people read it."""

@@ -8,6 +8,7 @@ nevertheless is measured again, since other programs may have been in the way.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import shutil
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -33,6 +35,12 @@ _SMALLEST_PIECE = 1 << 12
 _OPENS_S = 0.3
 "Time that the cost of operations is measured for."
 _MOST_OPENS = 400
+_LATENCIES = 20
+"Times the latency that all clients are measured for, as their answers begin one latency late."
+MOST_CLIENTS = 40
+"Clients that a metadata server is measured with at most."
+FASTER = 2
+"Times as fast as the device that the memory in front of it has to be."
 ENOUGH = 0.05
 "Deviation up to which one measurement is believed ..."
 TIMES = 3
@@ -80,7 +88,8 @@ def _bandwidths(place: Path, settings: Settings) -> list[Measured]:
         return []
     found = []
     if settings.fast_nbytes:
-        found.append(_fill(place / "fast", settings.fast_nbytes))
+        fill = partial(_fill, place / "fast", settings.fast_nbytes, FASTER * write_rate)
+        found.append(_believed(fill))
     paths = _together(place, settings)
 
     def written() -> Measured:
@@ -120,15 +129,15 @@ def _pieces(rate: float, streams: int) -> int:
     return max(4, round(nbytes / _piece(rate) / streams))
 
 
-def _fill(path: Path, nbytes: int) -> Measured:
-    """Fill the memory of a tier, and say how fast it took it."""
+def _fill(path: Path, nbytes: int, least: float) -> Measured:
+    """Fill the memory of a tier, and say how fast it took it, bytes per second."""
     data = os.urandom(PIECE_NBYTES)
     begun = time.perf_counter()
     with path.open("wb", buffering=0) as file:
         for start in range(0, nbytes, PIECE_NBYTES):
             file.write(data[: nbytes - start])
     took = time.perf_counter() - begun
-    return Measured("write to memory", None, nbytes / took, "B/s")
+    return Measured("write to memory", least, nbytes / took, "B/s", is_least=True)
 
 
 def _write(paths: Sequence[Path], rate: float) -> float:
@@ -220,7 +229,8 @@ def _costs(place: Path, settings: Settings, operations: Count) -> list[Measured]
     alone_s = settings.latency_s + settings.metadata_s
     if alone_s == 0:
         return []
-    paths = [place / f"open-{number}" for number in range(STREAMS)]
+    clients = _clients(settings)
+    paths = [place / f"open-{number}" for number in range(clients)]
     for path in paths:
         path.touch()
     times = min(max(3, round(_OPENS_S / alone_s)), _MOST_OPENS)
@@ -229,17 +239,24 @@ def _costs(place: Path, settings: Settings, operations: Count) -> list[Measured]
         return Measured("operation", alone_s, _alone(paths[0], times, operations), "s")
 
     def together() -> Measured:
-        took, served = opens(paths, max(2, times // STREAMS), operations)
         rate = 1 / settings.metadata_s
+        wanted_s = max(times * settings.metadata_s, _LATENCIES * settings.latency_s)
+        took, served = opens(paths, max(2, round(wanted_s * rate / clients)), operations)
         return Measured("operations, all clients", rate, served / took, "/s")
 
     found = []
     if settings.latency_s:
         found.append(_believed(alone))
-    # As many clients as keep the server busy while each waits for its answer.
-    if settings.metadata_s > settings.latency_s / (STREAMS - 1):
+    if settings.metadata_s and clients <= MOST_CLIENTS:
         found.append(_believed(together))
     return found
+
+
+def _clients(settings: Settings) -> int:
+    """As many clients as keep a metadata server busy while each waits for its answer."""
+    if not settings.metadata_s:
+        return 1
+    return max(STREAMS, math.ceil(settings.latency_s / settings.metadata_s) + 2)
 
 
 def _alone(path: Path, times: int, operations: Count) -> float:
