@@ -253,7 +253,7 @@ def _costs(place: Path, settings: Settings, operations: Count) -> list[Measured]
 
 
 def _clients(settings: Settings) -> int:
-    """As many clients as keep a metadata server busy while each waits for its answer."""
+    """The number of clients that keep a metadata server busy while each waits for its answer."""
     if not settings.metadata_s:
         return 1
     return max(STREAMS, math.ceil(settings.latency_s / settings.metadata_s) + 2)
