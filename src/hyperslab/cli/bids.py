@@ -229,11 +229,8 @@ def bids(
     )
     if contained is not None:
         _require_alone(app, invocation)
-        others: dict[str, object] = {
-            "--session-label": session_label,
-            "--bids-filter-file": bids_filter_file,
-            "--per session": per == "session",
-        }
+        others: dict[str, object] = {"--session-label": session_label}
+        others |= {"--bids-filter-file": bids_filter_file, "--per session": per == "session"}
         contained = containers.usable(contained, level == GROUP or run_here(options), others)
     if level == GROUP:
         return _group(selection, out, app, contained, allow_missing, quiet)
