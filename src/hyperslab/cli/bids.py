@@ -237,12 +237,12 @@ def bids(
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out))
+    then = _then(selection, out, level, app, contained, allow_missing)
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
     if contained is not None:
         remove_left_containers(contained, out, options)
-    then = _then(selection, out, level, app, contained, allow_missing)
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing
     )
