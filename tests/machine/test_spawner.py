@@ -137,7 +137,9 @@ def test_what_removes_the_rest_runs_unless_all_is_well(tmp_path: Path) -> None:
     after = ("sh", "-c", script, str(rest))
     assert run(tmp_path, "sh", "-c", f"sleep {word} & true", after=after).status == 0
     assert not rest.exists()
-    assert run(tmp_path, "sh", "-c", f"setsid sleep {word} & exit 3", after=after).status == 3
+    begun = f'until pgrep -f "^sleep {word}" > /dev/null; do sleep 0.01; done'
+    failing = f"setsid sleep {word} & {begun}; exit 3"
+    assert run(tmp_path, "sh", "-c", failing, after=after).status == 3
     assert len(rest.read_text().split()) == 1
     rest.unlink()
     assert run(tmp_path, "sleep", word, limit_s=0.2, after=after).is_late

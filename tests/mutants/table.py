@@ -418,6 +418,42 @@ MUTANTS = [
         "int(bound[0])",
         "tests/machine/test_host.py::test_a_cgroup_limits_the_memory_that_is_left_in_it",
     ),
+    # commands and containers
+    Mutant(
+        "a container may write to the dataset",
+        "src/hyperslab/apps/bids/containers/runtimes.py",
+        'return f"{one.here}:{one.there}:ro"',
+        'return f"{one.here}:{one.there}"',
+        "tests/apps/bids/containers/test_runtimes.py::test_the_words_of_each_runtime",
+    ),
+    Mutant(
+        "a container outlives the worker that ran it",
+        "src/hyperslab/machine/spawner_program.py",
+        'if request["after"] and (status or why):',
+        'if request["after"] and why == "late":',
+        "tests/machine/test_spawner.py::test_what_removes_the_rest_runs_unless_all_is_well",
+    ),
+    Mutant(
+        "a file of the dataset is the last task's",
+        "src/hyperslab/driver/publishing.py",
+        "if task.command.owns(name) or self._owners.get(name) == task.id:",
+        "if task.command.stem or self._owners.get(name) == task.id:",
+        "tests/apps/commands/test_commands.py::test_files_that_several_tasks_may_make",
+    ),
+    Mutant(
+        "what waits for all tasks is not done again when one of them is",
+        "src/hyperslab/driver/prepare.py",
+        "if not own <= done:",
+        "if not own:",
+        "tests/apps/commands/test_commands.py::test_commands_that_wait_for_all_others",
+    ),
+    Mutant(
+        "a slot that is never used does not wait at a barrier",
+        "src/hyperslab/report/levels.py",
+        "max(ends, default=ready_ns)",
+        "max(ends, default=min(starts))",
+        "tests/report/test_summary.py::test_levels_wait_for_one_another",
+    ),
     # the native core
     Mutant(
         "the checksum at the end of a gzip member is not compared",

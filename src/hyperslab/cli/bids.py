@@ -229,23 +229,20 @@ def bids(
     )
     if contained is not None:
         _require_alone(app, invocation)
-        others: dict[str, object] = {
-            "--session-label": session_label,
-            "--bids-filter-file": bids_filter_file,
-            "--per session": per == "session",
-        }
+        others: dict[str, object] = {"--session-label": session_label}
+        others |= {"--bids-filter-file": bids_filter_file, "--per session": per == "session"}
         contained = containers.usable(contained, level == GROUP or run_here(options), others)
     if level == GROUP:
         return _group(selection, out, app, contained, allow_missing, quiet)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out))
+    then = _then(selection, out, level, app, contained, allow_missing)
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
     if contained is not None:
         remove_left_containers(contained, out, options)
-    then = _then(selection, out, level, app, contained, allow_missing)
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing
     )

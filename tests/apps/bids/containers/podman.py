@@ -50,6 +50,12 @@ participant)
     echo '{"Name": "Toy"}' > "$2/dataset_description.json"
     ;;
 group)
+    test ! -e "$1/asleep" || sleep $(cat "$1/asleep")
+    if test -e "$1/failing"; then
+        echo half > "$2/group.tsv"
+        echo "no group today"
+        exit 4
+    fi
     if touch "$2/sub-1/written" 2> /dev/null; then
         echo "results can be written to"
         exit 3

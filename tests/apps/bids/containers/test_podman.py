@@ -68,6 +68,26 @@ def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, sa
     assert podman.containers() == []
 
 
+def test_a_group_level_that_ends_badly(podman: Podman, home: Path, tmp_path: Path) -> None:
+    """What was there stays, and nothing else is there."""
+    out = tmp_path / "out"
+    assert bids(home, out, "participant", "--engine", "threads").code == 0
+    assert bids(home, out, "group").code == 0
+    make(home, "failing")
+    failed = bids(home, out, "group")
+    assert failed.code == 1
+    assert "exit status 4: no group today; what it printed is in " in failed.err
+    make(home, "asleep", content=f"4{os.getpid()}".encode())
+    with running("bids", home, out, "group", "--container", IMAGE) as run:
+        await_that("a container", lambda: asleep(home) or run.has_ended)
+        run.send(signal.SIGKILL)
+        run.wait()
+    await_that("the end of containers", lambda: not podman.containers())
+    assert asleep(home) == []
+    assert (out / "group.tsv").read_text() == "head\nhead\n"
+    assert visible(out) == ["dataset_description.json", "group.tsv", *RESULTS]
+
+
 def test_a_container_that_needs_too_much_memory(podman: Podman, home: Path, tmp_path: Path) -> None:
     make(home, "hungry")
     limits = ("--container-memory", "100MB", "--participant-label", 1, "--retries", 0)
