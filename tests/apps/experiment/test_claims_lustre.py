@@ -77,7 +77,7 @@ def shuffled(levels: Levels) -> float:
     """Rounds that shuffle take longer on shared storage, those of agg-by-key-naive most."""
     if levels["scratch"] != "shared":
         return 1.0
-    return (SHUFFLING | {"agg-by-key-naive": 5.0}).get(str(levels["workload"]), 1.0)
+    return SHUFFLING.get(str(levels["workload"]), 1.0)
 
 
 def test_where_shuffles_leave_their_files(tmp_path: Path) -> None:
