@@ -35,9 +35,12 @@ from hyperslab.engines.environment import interpreted
 from hyperslab.errors import RunStopped, UsageError, suggest
 from hyperslab.plan.written import parse_size
 from hyperslab.storage.accounting import strace
+from hyperslab.workloads.synth import FORMATS
 
 NAME = "file-reads"
 Opens = Literal["once", "each"]
+SUFFIX = f".{FORMATS[0]}"
+"Suffix of files that synthetic arrays are in, too."
 ONCE, EACH = "once", "each"
 PARTS = 64
 "Parts of a file, each of which a read takes as a whole."
@@ -90,8 +93,8 @@ def _hyperslab(path: Path, _: Layout) -> Iterator[Read]:
 
 
 READERS: Mapping[str, Reader] = {
-    "plain": Reader(".nii", _plain),
-    "hyperslab": Reader(".nii", _hyperslab),
+    "plain": Reader(SUFFIX, _plain),
+    "hyperslab": Reader(SUFFIX, _hyperslab),
 }
 "All of them."
 
