@@ -18,7 +18,7 @@ from hyperslab.apps.experiment.design import Cell, Trial
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.inputs import Inputs
 from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.setting import Setting
+from hyperslab.apps.experiment.setting import IN_SPARK, Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import Host
@@ -33,6 +33,8 @@ LABORATORY_S = 4.0
 "Guess of the time that a laboratory takes to be made and removed, with a cluster on it."
 NODE_S = 3.0
 "Guess of the time that each node of it takes, whose links are measured."
+SPARK_S = 10.0
+"Guess of the time that each Spark takes which computes in rounds, to start and to warm up."
 PAUSE_S = 0.5
 "Time between two trials: looking at the load, removing outputs."
 RECORDS_NBYTES = 2**19
@@ -95,7 +97,10 @@ class Estimator:
         for folder in setting.folders:
             if folder.is_ours:  # of intermediates, which go there and come back
                 moved_s += (iterations - 1) * nbytes * self._way_s(folder.level, folder.level)
-        return START_S + moved_s + delays_s * tasks / min(slots, tasks)
+        start_s = START_S
+        if setting.program in IN_SPARK:
+            start_s += SPARK_S * _number(levels, "clients", 1.0)
+        return start_s + moved_s + delays_s * tasks / min(slots, tasks)
 
     def _way_s(self, source: Path | None, target: Path | None) -> float:
         """Seconds that a byte takes from one place to another."""

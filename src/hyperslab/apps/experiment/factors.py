@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from hyperslab import formats
 from hyperslab.apps.experiment.links import Slow, require_rate, require_slow, with_links
-from hyperslab.apps.experiment.setting import Setting, processors_of
+from hyperslab.apps.experiment.setting import IN_SPARK, Setting, processors_of
 from hyperslab.apps.scratch import IMAGE
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
@@ -29,14 +29,7 @@ from hyperslab.storage.scratch.making import AUTO
 from hyperslab.storage.scratch.registry import TMPFS
 from hyperslab.workloads.synth import Format
 
-PROGRAMS = (
-    "spark-binary-files",
-    "h5py",
-    "dask-arrays",
-    "spark-pairs",
-    "spark-mllib",
-    "file-reads",
-)
+PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays", *IN_SPARK, "file-reads")
 "Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from hyperslab.apps.experiment.setting import IN_SPARK
 from hyperslab.apps.files.runs import count_run
 from hyperslab.apps.whole_files import increment_files
 from hyperslab.arrays.slab import Hyperslab
@@ -48,7 +49,6 @@ IGNORED = ("--sources", "--format", "--granularity")
 "Flags that these programs have no choice of."
 COUNT_FILES = "--count-files"
 T = TypeVar("T")
-IN_SPARK = ("spark-pairs", "spark-mllib")
 IN_SCRATCH = (*IN_SPARK, "file-reads")
 "Programs whose temporary files go where --scratch says."
 

@@ -9,6 +9,9 @@ from typing import Any
 from hyperslab.apps.experiment.links import Links
 from hyperslab.plan.written import parse_size
 
+IN_SPARK = ("spark-pairs", "spark-mllib")
+"Programs that compute in rounds in Spark."
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

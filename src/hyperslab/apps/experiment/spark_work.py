@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from hyperslab.apps.experiment.setting import IN_SPARK
 from hyperslab.connectors.spark import key_values, learning
 from hyperslab.connectors.spark.key_values import Size
 from hyperslab.connectors.spark.learning_data import Problem
 from hyperslab.errors import UsageError
 
-PAIRS, LEARNING = "spark-pairs", "spark-mllib"
-"Names of the programs."
+PAIRS, LEARNING = IN_SPARK
 
 
 @dataclass(frozen=True, slots=True)
