@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hyperslab.units import show_bits, show_rate, show_seconds, show_share
@@ -20,7 +20,7 @@ class Measured:
     "Value that was asked for; None where nothing was."
     value: float
     unit: Unit
-    is_least: bool = False
+    is_least: bool = field(default=False, kw_only=True)
     "Whether more than what was asked for is as good."
 
     @property
