@@ -67,6 +67,14 @@ os.environ |= settings_of_spark(java_options(), java_options())
 os.environ["HYPERSLAB_MACHINE"] = "/nonexistent/machine.json"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have each process of pytest-xdist lead a session: the kernel (autogroup, sched(7)) shares the
+    processors among sessions, of which the programs that tests start have one each, too.
+    """
+    if hasattr(config, "workerinput"):
+        os.setsid()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have the longest files begin first."""
     places = {ROOT / name: place for place, name in enumerate(LONGEST)}

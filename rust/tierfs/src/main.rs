@@ -74,11 +74,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     unmount_on(signals, session.unmount_callable()).map_err(|error| error.to_string())?;
     say_ready().map_err(|error| error.to_string())?;
-    session.run().map_err(|error| error.to_string())?;
+    let ended = session.run();
+    // What was counted is told however the session ended.
     if let Some(path) = &arguments.control {
         control::leave(path, &tier, &timer).map_err(|error| error.to_string())?;
     }
-    Ok(())
+    ended.map_err(|error| error.to_string())
 }
 
 fn config(arguments: &Arguments) -> Config {

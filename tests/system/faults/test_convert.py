@@ -195,7 +195,7 @@ def test_ctrl_c_leaves_the_old_file(source: Path, slow: dict[str, str], values: 
         run.send(signal.SIGINT)
         code, said = run.wait()
     assert code == 130
-    assert "interrupted: run the same command with --resume to continue" in said
+    assert "the same command with --resume in place of --overwrite to continue" in said
     assert {
         name: raw for name, raw in in_bytes(out).items() if not name.endswith(".part")
     } == before
