@@ -112,7 +112,7 @@ def test_both_find_the_latency_of_a_tier(in_memory: Path, kind: str) -> None:
 
 def agree_on(found: Compared, asked: float) -> bool:
     """Whether both have found what was asked for, and have found the same."""
-    return found.agrees and found.fio.median == pytest.approx(asked, rel=0.05)
+    return found.agrees and found.fio.median == pytest.approx(asked, rel=0.1)
 
 
 @needs_fio
