@@ -56,6 +56,8 @@ def in_turns(bench: Bench, setting: Setting, times: int) -> Compared:
 
 
 BANDWIDTH = 50 * MB
+LATE = 0.1
+"Share of a latency that the machine itself may add: a virtual one was seen to take 0.3 ms of 5."
 
 
 @pytest.fixture
@@ -105,14 +107,14 @@ def test_both_find_the_latency_of_a_tier(in_memory: Path, kind: str) -> None:
                 ours.append(bench.small_reads(4096, is_direct=is_direct)[0])
                 fios.append(fio.latency(bench, 4096, is_direct=is_direct))
             told.append(Compared(kind, 1, 4096, Measured(tuple(ours)), Measured(tuple(fios))))
-            if agree_on(told[-1], LATENCY_S):
+            if agree_on(told[-1], LATENCY_S, LATE):
                 break
-        assert agree_on(told[-1], LATENCY_S), told
+        assert agree_on(told[-1], LATENCY_S, LATE), told
 
 
-def agree_on(found: Compared, asked: float) -> bool:
+def agree_on(found: Compared, asked: float, within: float = 0.05) -> bool:
     """Whether both have found what was asked for, and have found the same."""
-    return found.agrees and found.fio.median == pytest.approx(asked, rel=0.1)
+    return found.agrees and found.fio.median == pytest.approx(asked, rel=within)
 
 
 @needs_fio
