@@ -200,6 +200,10 @@ def _column(values: Sequence[Any], kind: str, arrow_type: Any) -> Any:
 class _Recording(threading.local):
     phases: list[Phase] | None = None
     schedstat: int | None = None
+    queued_ns: int = 0
+    "What the kernel said when it was asked last ..."
+    asked_away_ns: int = -(2**63)
+    "... and how long the thread had been on no processor by then."
 
 
 _current = _Recording()
@@ -253,29 +257,30 @@ class _Marking:
         if self._phases is not None:
             self._start_ns = time.monotonic_ns()
             self._cpu_ns = time.thread_time_ns()
-            self._runq_ns = _run_queue_ns()
+            self._runq_ns = _run_queue_ns(self._start_ns - self._cpu_ns)
         return self._meter
 
     def __exit__(self, *failure: object) -> None:
         if self._phases is None:
             return
-        own_cpu_ns = time.thread_time_ns() - self._cpu_ns
+        spent_ns = time.thread_time_ns()
         ended_ns = time.monotonic_ns()
-        waited_ns = self._waited_ns(ended_ns - self._start_ns - own_cpu_ns)
-        cpu_ns = own_cpu_ns + self._meter.helped_ns
+        waited_ns = self._waited_ns(ended_ns - spent_ns)
+        cpu_ns = spent_ns - self._cpu_ns + self._meter.helped_ns
         self._phases.append(
             Phase(self._kind, self._start_ns, ended_ns, self._meter.nbytes, cpu_ns, waited_ns)
         )
 
-    def _waited_ns(self, away_ns: int) -> int:
+    def _waited_ns(self, thread_away_ns: int) -> int:
         """How much of the time that this thread was on no processor it waited for one; -1 where the
-        kernel does not tell.
+        kernel does not tell. `thread_away_ns` is that time since the thread began.
         """
         if self._runq_ns < 0:
             return -1
+        away_ns = thread_away_ns - (self._start_ns - self._cpu_ns)
         if away_ns < _AWAY_NS:
             return 0
-        return min(_run_queue_ns() - self._runq_ns, away_ns)
+        return min(_run_queue_ns(thread_away_ns) - self._runq_ns, away_ns)
 
 
 def span(kind: str) -> AbstractContextManager[Meter]:
@@ -289,9 +294,19 @@ def note(phase: Phase) -> None:
         _current.phases.append(phase)
 
 
-def _run_queue_ns() -> int:
-    """Time this thread has waited on the run queue so far (Linux
-    Documentation/scheduler/sched-stats), or -1.
+def _run_queue_ns(away_ns: int) -> int:
+    """Time this thread has waited on the run queue so far, or -1. The kernel is asked again only
+    where the thread has been on no processor since, of which `away_ns` says how long in all.
+    """
+    if away_ns - _current.asked_away_ns >= _AWAY_NS:
+        _current.asked_away_ns = away_ns
+        _current.queued_ns = _ask_kernel()
+    return _current.queued_ns
+
+
+def _ask_kernel() -> int:
+    """Time this thread has waited on the run queue (Linux Documentation/scheduler/sched-stats), or
+    -1.
     """
     try:
         if _current.schedstat is None:
@@ -299,6 +314,17 @@ def _run_queue_ns() -> int:
         return int(os.pread(_current.schedstat, 64, 0).split()[1])
     except (OSError, IndexError):
         return -1
+
+
+def _begin_anew() -> None:
+    """A forked process is another thread to the kernel."""
+    if _current.schedstat is not None:
+        os.close(_current.schedstat)
+    _current.schedstat = None
+    _current.asked_away_ns = -(2**63)
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def measure_span_cost_ns(repeats: int = 500) -> float:

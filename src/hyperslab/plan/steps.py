@@ -345,9 +345,7 @@ def _write(job: Job, state: State) -> None:
 
 def _lift(job: Job, state: State) -> None:
     assert job.fold is not None
-    _loaded(job.fold)
-    fold = job.load_fold()
-    assert fold is not None
+    fold = job.stage_of(_loaded(job.fold))
     made = job.becoming[state.task.whole].main
     state.blocks[0] = _trimmed(job, state.task, made, state.blocks[0])
     params = job.fold.params

@@ -132,9 +132,12 @@ class Job:
         """The fold of this stage."""
         if self.fold is None:
             return None
-        fold: Fold | None = self.fold.load()
+        return self.stage_of(self.fold.load())
+
+    def stage_of(self, fold: Fold) -> Fold:
+        """Of the user's fold, the one that this stage is about."""
         for _ in range(self.fold_depth):
-            assert fold is not None
+            assert fold.prior is not None
             fold = fold.prior
         return fold
 
