@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hyperslab.parquet import KEY, load_versioned
 
@@ -211,18 +211,6 @@ _AWAY_NS = 20_000
 "A thread that was on no processor for less is not said to have waited for one: asking takes 1 us."
 
 
-class Meter:
-    """What a running span lets its code say: how many bytes it moved, and what other threads spent
-    on it.
-    """
-
-    __slots__ = ("helped_ns", "nbytes")
-
-    def __init__(self) -> None:
-        self.nbytes = 0
-        self.helped_ns = 0
-
-
 class _Collecting:
     """Phases that are being collected; a generator would take twice the time here, too."""
 
@@ -243,22 +231,25 @@ def recording() -> AbstractContextManager[list[Phase]]:
     return _Collecting()
 
 
-class _Marking:
-    """A phase under way; a generator would take twice the time to enter and leave."""
+class Meter:
+    """A phase under way, which lets its code say how many bytes it moved, and what other threads
+    spent on it. A generator would take twice the time to enter and leave.
+    """
 
-    __slots__ = ("_cpu_ns", "_kind", "_meter", "_phases", "_runq_ns", "_start_ns")
+    __slots__ = ("_cpu_ns", "_kind", "_phases", "_runq_ns", "_start_ns", "helped_ns", "nbytes")
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
+        self.nbytes = 0
+        self.helped_ns = 0
 
-    def __enter__(self) -> Meter:
-        self._meter = Meter()
+    def __enter__(self) -> Self:
         self._phases = _current.phases
         if self._phases is not None:
             self._start_ns = time.monotonic_ns()
             self._cpu_ns = time.thread_time_ns()
             self._runq_ns = _run_queue_ns(self._start_ns - self._cpu_ns)
-        return self._meter
+        return self
 
     def __exit__(self, *failure: object) -> None:
         if self._phases is None:
@@ -266,9 +257,9 @@ class _Marking:
         spent_ns = time.thread_time_ns()
         ended_ns = time.monotonic_ns()
         waited_ns = self._waited_ns(ended_ns - spent_ns)
-        cpu_ns = spent_ns - self._cpu_ns + self._meter.helped_ns
+        cpu_ns = spent_ns - self._cpu_ns + self.helped_ns
         self._phases.append(
-            Phase(self._kind, self._start_ns, ended_ns, self._meter.nbytes, cpu_ns, waited_ns)
+            Phase(self._kind, self._start_ns, ended_ns, self.nbytes, cpu_ns, waited_ns)
         )
 
     def _waited_ns(self, thread_away_ns: int) -> int:
@@ -285,7 +276,7 @@ class _Marking:
 
 def span(kind: str) -> AbstractContextManager[Meter]:
     """Mark a phase of the current task; also when it raises."""
-    return _Marking(kind)
+    return Meter(kind)
 
 
 def note(phase: Phase) -> None:

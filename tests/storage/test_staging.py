@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import pickle
@@ -281,3 +283,26 @@ def test_first_reads_begin_one_after_the_other(tmp_path: Path) -> None:
     assert len(begun) == 8
     assert waited[-4] >= 1  # of the second slot, after the first, and one more than there should be
     assert waited[-1] >= 2
+
+
+def test_without_locks_first_reads_begin_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    turns = Turns(tmp_path, None, 0.05, 2)
+    begun: list[float] = []
+
+    def start() -> None:
+        turns.await_start()
+        begun.append(time.monotonic())
+
+    first = time.monotonic()
+    for _ in range(2):
+        thread = threading.Thread(target=start)
+        thread.start()
+        thread.join()
+    assert len(begun) == 2
+    assert begun[1] - first >= 0.05

@@ -7,236 +7,28 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use nix::errno::Errno;
 
-use crate::contents::Contents;
+use crate::attributes::{PERMISSIONS, drop_set_id, kind_of, time_of, told};
 use crate::extended;
-use crate::extents::{BLOCK, Found};
-use crate::names::{Inode, Names, New, nothing};
+use crate::extents::BLOCK;
+use crate::names::{New, nothing};
+use crate::replies::{FOR_EVER, reply_empty, reply_entry, reply_value, said};
+use crate::serving::{NAME_LENGTH, ScratchFs, seek};
 
 /// Bytes that the kernel asks for or sends at once, at most.
 const REQUEST_NBYTES: u32 = 1 << 20;
 /// Requests that nobody waits for, such as those that read ahead, which are under way at once.
 const IN_BACKGROUND: u16 = 64;
-/// Ten years, which is for ever.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Numbers are never given to another file.
-const GENERATION: Generation = Generation(0);
-const NAME_LENGTH: u32 = 255;
-const PERMISSIONS: u32 = 0o7777;
-const SET_USER: u16 = libc::S_ISUID as u16;
-const RUNS_AS_GROUP: u16 = (libc::S_ISGID | libc::S_IXGRP) as u16;
-const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
-const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE;
-const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE;
-
-/// The file system.
-pub struct ScratchFs {
-    names: Mutex<Names>,
-    contents: Arc<Contents>,
-    has_extended: bool,
-    is_lost: AtomicBool,
-}
-
-impl ScratchFs {
-    /// An empty file system with room in these contents, with or without extended attributes.
-    pub fn new(names: Names, contents: Arc<Contents>, has_extended: bool) -> Self {
-        Self { names: Mutex::new(names), contents, has_extended, is_lost: AtomicBool::new(false) }
-    }
-
-    fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap()
-    }
-
-    fn inode(&self, number: INodeNo) -> Result<Arc<Inode>, Errno> {
-        self.names().get(number.0)
-    }
-
-    /// Give back what a file has had that is gone.
-    fn discard(&self, gone: Option<Arc<Inode>>) {
-        if let Some(inode) = gone {
-            let mut extents = inode.extents.write().unwrap();
-            // Nothing is written to end a file at its beginning.
-            let _ = self.contents.cut(&mut extents, 0);
-        }
-    }
-
-    fn make(&self, parent: INodeNo, name: &OsStr, new: New) -> Result<FileAttr, Errno> {
-        if name.len() > NAME_LENGTH as usize {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        self.names().make(parent.0, name, new)
-    }
-
-    fn resize(&self, inode: &Inode, nbytes: u64) -> Result<(), Errno> {
-        let mut extents = inode.extents.write().unwrap();
-        if nbytes < inode.now().size {
-            self.contents.cut(&mut extents, nbytes)?;
-        }
-        let blocks = shown(extents.blocks());
-        inode.change(|attributes| {
-            attributes.size = nbytes;
-            attributes.blocks = blocks;
-            attributes.mtime = attributes.ctime;
-        });
-        Ok(())
-    }
-
-    fn write_to(
-        &self,
-        inode: &Inode,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<usize, Errno> {
-        let mut extents = inode.extents.write().unwrap();
-        let written = self.contents.write(&mut extents, offset, data);
-        let is_late = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        if is_late && written != Ok(data.len()) {
-            // Who wrote it has been told that it was written: nobody may read something else.
-            inode.is_damaged.store(true, Ordering::Relaxed);
-            self.say_lost();
-        }
-        let nbytes = written?;
-        let end = offset + nbytes as u64;
-        let blocks = shown(extents.blocks());
-        inode.change(|attributes| {
-            attributes.size = attributes.size.max(end);
-            attributes.blocks = blocks;
-            attributes.mtime = SystemTime::now();
-            if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                drop_set_id(attributes);
-            }
-        });
-        Ok(nbytes)
-    }
-
-    fn say_lost(&self) {
-        if !self.is_lost.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "lost: there was no room for data that the kernel had taken; they cannot be read"
-            );
-        }
-    }
-
-    fn allocate(&self, inode: &Inode, offset: u64, nbytes: u64, mode: i32) -> Result<(), Errno> {
-        let end = offset.checked_add(nbytes).ok_or(Errno::EFBIG)?;
-        let mut extents = inode.extents.write().unwrap();
-        match mode & !KEEP_SIZE {
-            0 => self.contents.allocate(&mut extents, offset..end)?,
-            PUNCH_HOLE | ZERO_RANGE => self.contents.clear(&mut extents, offset..end)?,
-            _ => return Err(Errno::EOPNOTSUPP),
-        }
-        let blocks = shown(extents.blocks());
-        inode.change(|attributes| {
-            attributes.blocks = blocks;
-            attributes.mtime = SystemTime::now();
-            if mode & KEEP_SIZE == 0 {
-                attributes.size = attributes.size.max(end);
-            }
-        });
-        Ok(())
-    }
-}
-
-/// Where the next data of a file are, or its next hole; there is one at its end.
-fn seek(inode: &Inode, offset: u64, whence: i32) -> Result<u64, Errno> {
-    let wants_data = match whence {
-        libc::SEEK_DATA => true,
-        libc::SEEK_HOLE => false,
-        _ => return Err(Errno::EINVAL),
-    };
-    let extents = inode.extents.read().unwrap();
-    let size = inode.now().size;
-    let mut at = offset;
-    while at < size {
-        let (is_data, blocks) = match extents.find(at / BLOCK) {
-            Found::Mapped(run) => (true, run.blocks),
-            Found::Hole(blocks) => (false, blocks),
-        };
-        if is_data == wants_data {
-            return Ok(at);
-        }
-        at = (at / BLOCK).saturating_add(blocks).saturating_mul(BLOCK);
-    }
-    if wants_data || offset >= size { Err(Errno::ENXIO) } else { Ok(size) }
-}
-
-/// Blocks of 512 bytes, as attributes count them.
-fn shown(blocks: u64) -> u64 {
-    blocks * (BLOCK / 512)
-}
-
-/// Take the bits away that a file loses when somebody changes it.
-fn drop_set_id(attributes: &mut FileAttr) {
-    attributes.perm &= !SET_USER;
-    if attributes.perm & RUNS_AS_GROUP == RUNS_AS_GROUP {
-        attributes.perm &= !(libc::S_ISGID as u16);
-    }
-}
-
-fn time_of(time: TimeOrNow) -> SystemTime {
-    match time {
-        TimeOrNow::SpecificTime(time) => told(time),
-        TimeOrNow::Now => SystemTime::now(),
-    }
-}
-
-/// The time that the kernel has told: before 1970 fuser takes nanoseconds off that are to be added.
-fn told(time: SystemTime) -> SystemTime {
-    let Err(before) = time.duration_since(UNIX_EPOCH) else { return time };
-    let (seconds, nanos) = (before.duration().as_secs(), before.duration().subsec_nanos());
-    UNIX_EPOCH - Duration::from_secs(seconds) + Duration::from_nanos(u64::from(nanos))
-}
-
-fn kind_of(mode: u32) -> Result<FileType, Errno> {
-    match mode & libc::S_IFMT {
-        libc::S_IFREG => Ok(FileType::RegularFile),
-        libc::S_IFIFO => Ok(FileType::NamedPipe),
-        libc::S_IFSOCK => Ok(FileType::Socket),
-        libc::S_IFCHR => Ok(FileType::CharDevice),
-        libc::S_IFBLK => Ok(FileType::BlockDevice),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn said(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno as i32)
-}
-
-fn reply_entry(reply: ReplyEntry, found: Result<FileAttr, Errno>) {
-    match found {
-        Ok(attributes) => reply.entry(&FOR_EVER, &attributes, GENERATION),
-        Err(errno) => reply.error(said(errno)),
-    }
-}
-
-fn reply_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(said(errno)),
-    }
-}
-
-/// Answer with the value of an extended attribute, or with its length if there is no buffer.
-fn reply_value(reply: ReplyXattr, found: Result<Vec<u8>, Errno>, size: u32) {
-    match found {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(errno) => reply.error(said(errno)),
-    }
-}
 
 #[allow(clippy::too_many_arguments)]
 impl Filesystem for ScratchFs {

@@ -1,6 +1,7 @@
 //! A file system for scratch: names in memory, contents in one large file, through FUSE.
 
 mod arguments;
+mod attributes;
 mod contents;
 mod extended;
 mod extents;
@@ -8,6 +9,8 @@ mod filesystem;
 mod image;
 mod names;
 mod namespace;
+mod replies;
+mod serving;
 mod space;
 
 use std::io;
@@ -25,9 +28,9 @@ use nix::unistd::{getegid, geteuid};
 use crate::arguments::{Arguments, Mounting};
 use crate::contents::Contents;
 use crate::extents::Run;
-use crate::filesystem::ScratchFs;
 use crate::image::Image;
 use crate::names::Names;
+use crate::serving::ScratchFs;
 
 /// Threads that take requests, any of which may wait for the directory beneath.
 const THREADS: usize = 8;

@@ -1,34 +1,28 @@
-//! A directory through FUSE: everything is done at once in the directory beneath, and answered when
-//! the tier says so.
+//! The requests of the kernel, one after the other: each is done at once in the directory beneath,
+//! and answered when the tier says so.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FallocateFlags};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, Whence};
 
 use crate::backing::{self, Entry};
-use crate::inodes::{Inode, Inodes, Key, Version};
-use crate::queue::{FORGIVEN, Nanos};
-use crate::starved;
-use crate::tier::{Due, Operation, Tier};
-use crate::timer::Timer;
+use crate::handles::{Listing, Open};
+use crate::serving::{GENERATION, TierFs, made, reply_value, said, when_settled};
+use crate::tier::Operation;
 
 /// Bytes that the kernel asks for or sends at once, at most.
 const REQUEST_NBYTES: u32 = 1 << 20;
@@ -36,216 +30,6 @@ const REQUEST_NBYTES: u32 = 1 << 20;
 const IN_BACKGROUND: u16 = 64;
 /// Extended attributes that the kernel asks for by itself are not charged.
 const KERNELS_OWN: &[u8] = b"security.";
-/// Numbers of files are not given to others while the kernel knows them.
-const GENERATION: Generation = Generation(0);
-
-/// A file that is open.
-struct Open {
-    file: File,
-    inode: Arc<Inode>,
-}
-
-/// A directory that is being listed: as it was when the listing began.
-struct Listing {
-    directory: File,
-    entries: Mutex<Arc<Vec<Entry>>>,
-}
-
-/// Things that have been opened, by the number that the kernel knows each by.
-struct Handles<T> {
-    next: AtomicU64,
-    open: Mutex<HashMap<u64, Arc<T>>>,
-}
-
-impl<T> Handles<T> {
-    fn new() -> Self {
-        Self { next: AtomicU64::new(1), open: Mutex::default() }
-    }
-
-    fn add(&self, opened: T) -> FileHandle {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.open.lock().unwrap().insert(number, Arc::new(opened));
-        FileHandle(number)
-    }
-
-    fn get(&self, handle: FileHandle) -> Result<Arc<T>, Errno> {
-        self.open.lock().unwrap().get(&handle.0).cloned().ok_or(Errno::EBADF)
-    }
-
-    fn remove(&self, handle: FileHandle) {
-        self.open.lock().unwrap().remove(&handle.0);
-    }
-}
-
-/// The file system of one tier.
-pub struct TierFs {
-    tier: Arc<Tier>,
-    timer: Timer,
-    inodes: Inodes,
-    files: Handles<Open>,
-    listings: Handles<Listing>,
-}
-
-impl TierFs {
-    /// A directory as a tier.
-    pub fn new(root: OwnedFd, tier: Arc<Tier>, timer: Timer) -> Result<Self, Errno> {
-        let key = Key::of(&fstat(&root)?);
-        let inodes = Inodes::new(root, key);
-        Ok(Self { tier, timer, inodes, files: Handles::new(), listings: Handles::new() })
-    }
-
-    /// The time at which a request would have been seen if this thread had not waited for a
-    /// processor.
-    fn now(&self) -> Nanos {
-        let waited = starved::since_last().min(FORGIVEN);
-        self.timer.now().saturating_sub(waited)
-    }
-
-    /// Answer when it is time to.
-    fn answer(&self, due: Due, act: impl FnOnce() + Send + 'static) {
-        // What this request has waited for since it was seen makes its answer late, not the next one.
-        starved::since_last();
-        let tier = self.tier.clone();
-        self.timer.at(due.at, move |late| {
-            tier.was_late(due, late);
-            act();
-        });
-    }
-
-    /// Count and serve an operation on names or attributes.
-    fn operate(&self, operation: Operation) -> Due {
-        self.tier.operate(operation, self.now())
-    }
-
-    /// Answer an operation that returns nothing.
-    fn answer_empty(&self, due: Due, done: Result<(), Errno>, reply: ReplyEmpty) {
-        self.answer(due, move || match done {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(said(errno)),
-        });
-    }
-
-    /// Answer an operation that returns a file by its name.
-    fn answer_entry(&self, due: Due, found: Result<(OwnedFd, FileStat), Errno>, reply: ReplyEntry) {
-        let ttl = self.tier.settings.attribute_ttl;
-        let found = found.map(|(fd, stat)| self.remember(fd, &stat));
-        self.answer(due, move || match found {
-            Ok(attributes) => reply.entry(&ttl, &attributes, GENERATION),
-            Err(errno) => reply.error(said(errno)),
-        });
-    }
-
-    /// Answer an operation that returns the attributes of a file.
-    fn answer_attributes(
-        &self,
-        due: Due,
-        number: INodeNo,
-        found: Result<FileStat, Errno>,
-        reply: ReplyAttr,
-    ) {
-        let ttl = self.tier.settings.attribute_ttl;
-        self.answer(due, move || match found {
-            Ok(stat) => reply.attr(&ttl, &backing::attributes(&stat, number.0)),
-            Err(errno) => reply.error(said(errno)),
-        });
-    }
-
-    fn remember(&self, fd: OwnedFd, stat: &FileStat) -> FileAttr {
-        let number = self.inodes.remember(fd, Key::of(stat));
-        backing::attributes(stat, number)
-    }
-
-    fn stat(&self, number: INodeNo) -> Result<FileStat, Errno> {
-        fstat(&self.inodes.get(number.0)?.fd)
-    }
-
-    fn forget_file(&self, number: INodeNo, lookups: u64) {
-        let Some(inode) = self.inodes.forget(number.0, lookups) else { return };
-        if backing::is_gone(&inode) {
-            self.tier.remove(inode.key);
-        }
-    }
-
-    /// What is said of a file that is opened: the kernel may keep what it has of it in memory,
-    /// unless somebody has written to it beneath the tier.
-    fn fopen_flags(&self, inode: &Inode) -> FopenFlags {
-        if self.tier.settings.keep_cache && is_as_noted(inode) {
-            return FopenFlags::FOPEN_KEEP_CACHE;
-        }
-        FopenFlags::empty()
-    }
-
-    /// Take note of a file that was changed here, of which the kernel has the new content.
-    fn note_change(&self, inode: &Inode) {
-        if self.tier.settings.keep_cache {
-            is_as_noted(inode);
-        }
-    }
-
-    fn truncate(
-        &self,
-        inode: &Inode,
-        handle: Option<FileHandle>,
-        nbytes: u64,
-        request: &Request,
-    ) -> Result<(), Errno> {
-        match handle {
-            Some(handle) => nix::unistd::ftruncate(&self.files.get(handle)?.file, nbytes as i64)?,
-            None => nix::unistd::truncate(inode.path().as_str(), nbytes as i64)?,
-        }
-        self.tier.cut(inode.key, nbytes);
-        if request.uid() == 0 {
-            return Ok(());
-        }
-        backing::drop_set_id(inode)
-    }
-
-    fn synced(&self, handle: FileHandle, datasync: bool) -> Result<Arc<Inode>, Errno> {
-        let open = self.files.get(handle)?;
-        let synced = if datasync { open.file.sync_data() } else { open.file.sync_all() };
-        synced.map_err(|error| backing::errno_of(&error))?;
-        Ok(open.inode.clone())
-    }
-}
-
-/// Whether a file has the content that was noted last; what it has now is noted.
-fn is_as_noted(inode: &Inode) -> bool {
-    fstat(&inode.fd).is_ok_and(|stat| inode.note(Version::of(&stat)))
-}
-
-/// Act once all of a file is on its targets: reads that came in between have put that off.
-fn when_settled(
-    timer: &Timer,
-    tier: Arc<Tier>,
-    inode: Arc<Inode>,
-    latency: Nanos,
-    act: impl FnOnce() + Send + 'static,
-) {
-    let settled = tier.settled(&inode);
-    if settled <= timer.now() {
-        let due = timer.now() + latency;
-        timer.at(due, move |_| act());
-        return;
-    }
-    let own = timer.clone();
-    timer.at(settled, move |_| when_settled(&own, tier, inode, latency, act));
-}
-
-/// Find what was just made, and give it to who asked for it.
-fn made(
-    parent: &Inode,
-    name: &OsStr,
-    mode: u32,
-    request: &Request,
-) -> Result<(OwnedFd, FileStat), Errno> {
-    let (fd, _) = backing::find(parent, name)?;
-    let stat = backing::give(&fd, parent, mode, request)?;
-    Ok((fd, stat))
-}
-
-fn said(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno as i32)
-}
 
 #[allow(clippy::too_many_arguments)]
 impl Filesystem for TierFs {
@@ -774,14 +558,5 @@ impl Filesystem for TierFs {
             Ok(found) => reply.offset(found),
             Err(errno) => reply.error(said(errno)),
         }
-    }
-}
-
-/// Answer with the value of an extended attribute, or with its length if there is no buffer.
-fn reply_value(reply: ReplyXattr, found: Result<(Vec<u8>, usize), Errno>, size: u32) {
-    match found {
-        Ok((_, length)) if size == 0 => reply.size(length as u32),
-        Ok((value, _)) => reply.data(&value),
-        Err(errno) => reply.error(said(errno)),
     }
 }

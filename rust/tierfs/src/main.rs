@@ -7,9 +7,11 @@ mod arguments;
 mod backing;
 mod control;
 mod filesystem;
+mod handles;
 mod inodes;
 mod placement;
 mod queue;
+mod serving;
 mod starved;
 mod stripes;
 mod tier;
@@ -28,7 +30,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
 use crate::arguments::Arguments;
-use crate::filesystem::TierFs;
+use crate::serving::TierFs;
 use crate::tier::Tier;
 use crate::timer::Timer;
 

@@ -47,8 +47,8 @@ _MOVED = {"hyperslab.slab": "hyperslab.arrays.slab"}
 "Modules of classes that users' values may hold, as earlier versions named them."
 _AS_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _FROM_JSON = json.JSONDecoder().decode
-"""Encoder and decoder made once: `json.dumps` makes one for every line. Records hold no circles, and
-looking for them takes 40 % of the time.
+"""Encoder and decoder made once: `json.dumps` makes one for every line. Records hold no circles,
+and looking for them takes 40 % of the time.
 """
 _MEND = "fix that, then use --resume"
 

@@ -135,7 +135,7 @@ class Job:
         return self.stage_of(self.fold.load())
 
     def stage_of(self, fold: Fold) -> Fold:
-        """Of the user's fold, the one that this stage is about."""
+        """The fold of this stage, within the user's."""
         for _ in range(self.fold_depth):
             assert fold.prior is not None
             fold = fold.prior

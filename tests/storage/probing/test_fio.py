@@ -1,14 +1,12 @@
-"""What fio measures at the same points, in turns with us.
-
-Cold reads are compared on a tier of a known rate. On a virtual disk single requests of fio now and
-then take 12 to 27 ms instead of 0.5, and ours do not; nobody has found out why.
-"""
+"""What fio measures at the same points, in turns with us."""
 
 from __future__ import annotations
 
 import shutil
 import socket
+import statistics
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,8 +54,6 @@ def in_turns(bench: Bench, setting: Setting, times: int) -> Compared:
 
 
 BANDWIDTH = 50 * MB
-LATE = 0.1
-"Share of a latency that the machine itself may add: a virtual one was seen to take 0.3 ms of 5."
 
 
 @pytest.fixture
@@ -89,6 +85,17 @@ def test_both_find_what_a_tier_was_made_to_be(in_memory: Path, what: str, client
 
 
 LATENCY_S = 0.005
+SLEEPS = 40
+
+
+def as_slept(seconds: float) -> float:
+    """What this machine makes of a sleep of so long: a virtual one was seen to wake 0.3 ms late."""
+    slept = []
+    for _ in range(SLEEPS):
+        began = time.monotonic()
+        time.sleep(seconds)
+        slept.append(time.monotonic() - began)
+    return statistics.median(slept)
 
 
 @needs_fio
@@ -107,18 +114,18 @@ def test_both_find_the_latency_of_a_tier(in_memory: Path, kind: str) -> None:
                 ours.append(bench.small_reads(4096, is_direct=is_direct)[0])
                 fios.append(fio.latency(bench, 4096, is_direct=is_direct))
             told.append(Compared(kind, 1, 4096, Measured(tuple(ours)), Measured(tuple(fios))))
-            if agree_on(told[-1], LATENCY_S, LATE):
+            if agree_on(told[-1], as_slept(LATENCY_S)):
                 break
-        assert agree_on(told[-1], LATENCY_S, LATE), told
+        assert agree_on(told[-1], as_slept(LATENCY_S)), told
 
 
-def agree_on(found: Compared, asked: float, within: float = 0.05) -> bool:
+def agree_on(found: Compared, asked: float) -> bool:
     """Whether both have found what was asked for, and have found the same."""
-    return found.agrees and found.fio.median == pytest.approx(asked, rel=within)
+    return found.agrees and found.fio.median == pytest.approx(asked, rel=0.05)
 
 
 @needs_fio
-@pytest.mark.parametrize(("what", "clients"), [("write", 2), ("write-direct", 1)])
+@pytest.mark.parametrize(("what", "clients"), [("read-cold", 2), ("write", 2), ("write-direct", 1)])
 def test_fio_measures_the_same(tmp_path: Path, what: str, clients: int) -> None:
     with own_folder(tmp_path) as folder, Clients(folder, 1) as processes:
         bench = Bench(folder, processes, 0.05, drops_caches=False)
