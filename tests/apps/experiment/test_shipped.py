@@ -5,6 +5,7 @@ alone, with its tiers and its workloads.
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ ONE_OF = {
 
 def _runs(name: str) -> bool:
     return all(name in ran for family, ran in ONE_OF.items() if name.startswith(family))
+
+
+def test_what_is_said_of_a_tier_holds_at_every_scale() -> None:
+    """Sizes that stand in words are those that the tier has."""
+    for spec in shipped():
+        for scale in spec.scales:
+            for name, tier in spec.load(scale).spec.tiers.items():
+                told = re.findall(r"\d[\d.]* ?[kMGT]i?B\b", tier.about)
+                asked = [text for text in tier.model_dump().values() if isinstance(text, str)]
+                missing = {text for text in told if text.replace(" ", "") not in asked}
+                assert not missing, (spec.name, scale, name)
 
 
 @pytest.mark.parametrize("name", [spec.name for spec in shipped() if _runs(spec.name)])
