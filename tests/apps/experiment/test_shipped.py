@@ -71,6 +71,30 @@ def test_what_is_said_of_a_tier_holds_at_every_scale() -> None:
                 assert not missing, (spec.name, scale, name)
 
 
+def test_trials_are_tried_again_where_others_took_their_processors() -> None:
+    """At all scales but that of smoke tests, whose times nobody reads."""
+    once = [
+        (spec.name, scale)
+        for spec in shipped()
+        for scale in spec.scales
+        if scale != "smoke" and not spec.load(scale).spec.starved.repeats
+    ]
+    assert once == []
+
+
+def test_baselines_have_a_block_for_every_slot() -> None:
+    told = 0
+    for spec in shipped():
+        for scale in spec.scales:
+            levels = spec.load(scale).spec.baseline
+            slots = levels.get("workers"), levels.get("threads", 1)
+            if {"files", "blocks"} & levels.keys() and isinstance(slots[0], int):
+                told += 1
+                blocks = levels.get("files", 1) * levels.get("blocks", 1)
+                assert blocks >= slots[0] * slots[1], (spec.name, scale)
+    assert told
+
+
 @pytest.mark.parametrize("name", [spec.name for spec in shipped() if _runs(spec.name)])
 def test_a_trial_of_a_spec(name: str, tmp_path: Path) -> None:
     """The cell that differs from the first one in most factors; it has the first one's other
