@@ -151,10 +151,18 @@ def _kill(moment: Moment, line: Sequence[object], out: Path, library: Path, note
 def _kill_from_outside(line: Sequence[object], made: Path) -> None:
     began_ns = time.time_ns()
     with running(*line) as runner:
-        await_that(f"{made}", lambda: made.exists() and made.stat().st_mtime_ns > began_ns)
+        await_that(f"{made}", lambda: _is_made(made, began_ns))
         runner.send(signal.SIGKILL)
         code, said = runner.wait()
     assert code == -signal.SIGKILL, said
+
+
+def _is_made(path: Path, began_ns: int) -> bool:
+    """Whether there is such a file that no earlier runner has left."""
+    try:
+        return path.stat().st_mtime_ns > began_ns
+    except FileNotFoundError:
+        return False
 
 
 @pytest.fixture(scope="module")
