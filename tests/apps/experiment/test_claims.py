@@ -312,7 +312,7 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its experiments are run, or go on; every link on it leads somewhere."""
-    text = TEXT.replace("replicates = 3", "replicates = 1") + "\n[scales.laptop]\n"
+    text = TEXT.replace("replicates = 3", "replicates = 1\nprobe_s = 0") + "\n[scales.laptop]\n"
     small = SpecFile("small", "small.toml", text, tmp_path)
     paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
     monkeypatch.setattr(command, "find", lambda _: small)
