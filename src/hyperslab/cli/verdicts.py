@@ -26,7 +26,7 @@ def verdicts(
         str,
         typer.Argument(
             metavar="PAPER",
-            help="dask-vs-spark, storage-tiers, dask-network or spark-on-lustre.",
+            help="dask-vs-spark, storage-tiers, dask-network, spark-on-lustre or h5spark.",
         ),
     ],
     scale: Annotated[

@@ -221,7 +221,7 @@ def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
 def test_write_back_of_what_fits_and_of_more(tmp_path: Path) -> None:
     spec = "storage-tiers/write-back"
     found = outcomes(spec, {}, tmp_path)
-    assert outcome(found, "what fits, with nothing else") == "not tested"
+    assert outcome(found, "what fits, with nothing else") == "refuted"
     assert outcome(found, "more than fits, with nothing else") == "refuted"
 
 
@@ -312,7 +312,7 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its experiments are run, or go on; every link on it leads somewhere."""
-    text = TEXT.replace("replicates = 3", "replicates = 1") + "\n[scales.laptop]\n"
+    text = TEXT.replace("replicates = 3", "replicates = 1\nprobe_s = 0") + "\n[scales.laptop]\n"
     small = SpecFile("small", "small.toml", text, tmp_path)
     paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
     monkeypatch.setattr(command, "find", lambda _: small)

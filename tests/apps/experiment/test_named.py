@@ -136,7 +136,7 @@ def test_an_emulated_tier_is_there_for_the_trials_and_no_longer(tmp_path: Path) 
         assert one.result.makespan_s is not None
         assert one.model.bound.measured_s == one.result.makespan_s.mean
     assert all(one.storage["cached_share"] is not None for one in record.attempts)
-    assert json.loads(asked.directory.places.read_text())["version"] == 1
+    assert json.loads(asked.directory.places.read_text())["version"] == 2
     _require_page(asked, record, tmp_path / "figures")
 
 

@@ -5,6 +5,7 @@ alone, with its tiers and its workloads.
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,41 @@ ONE_OF = {
 
 def _runs(name: str) -> bool:
     return all(name in ran for family, ran in ONE_OF.items() if name.startswith(family))
+
+
+def test_what_is_said_of_a_tier_holds_at_every_scale() -> None:
+    """Sizes that stand in words are those that the tier has."""
+    for spec in shipped():
+        for scale in spec.scales:
+            for name, tier in spec.load(scale).spec.tiers.items():
+                told = re.findall(r"\d[\d.]* ?[kMGT]i?B\b", tier.about)
+                asked = [text for text in tier.model_dump().values() if isinstance(text, str)]
+                missing = {text for text in told if text.replace(" ", "") not in asked}
+                assert not missing, (spec.name, scale, name)
+
+
+def test_trials_are_tried_again_where_others_took_their_processors() -> None:
+    """At all scales but that of smoke tests, whose times nobody reads."""
+    once = [
+        (spec.name, scale)
+        for spec in shipped()
+        for scale in spec.scales
+        if scale != "smoke" and not spec.load(scale).spec.starved.repeats
+    ]
+    assert once == []
+
+
+def test_baselines_have_a_block_for_every_slot() -> None:
+    told = 0
+    for spec in shipped():
+        for scale in spec.scales:
+            levels = spec.load(scale).spec.baseline
+            slots = levels.get("workers"), levels.get("threads", 1)
+            if {"files", "blocks"} & levels.keys() and isinstance(slots[0], int):
+                told += 1
+                blocks = levels.get("files", 1) * levels.get("blocks", 1)
+                assert blocks >= slots[0] * slots[1], (spec.name, scale)
+    assert told
 
 
 @pytest.mark.parametrize("name", [spec.name for spec in shipped() if _runs(spec.name)])

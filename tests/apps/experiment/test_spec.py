@@ -56,6 +56,20 @@ def test_a_factor_that_the_source_cannot_have_is_refused() -> None:
         loaded(text)
 
 
+def test_what_a_scale_leaves_out_is_known() -> None:
+    """Names of levels, and factors that it does not vary; numbers that it replaces are none."""
+    tiers = find("storage-tiers/incrementation")
+    assert tiers.load("quick").left_out == {"processors": [], "engine": ["spark"]}
+    assert find("storage-tiers/regions").load("quick").left_out == {}
+    assert find("dask-vs-spark/incrementation").load("quick").left_out == {
+        "iterations": [],
+        "delay": [],
+    }
+    stripes = find("h5spark/stripes").load("quick").left_out
+    assert stripes == {"input_tier": ["two"], "engine": ["processes", "h5py"]}
+    assert not any(spec.load("paper").left_out for spec in shipped())
+
+
 def test_a_scale_overrides_table_by_table() -> None:
     text = TEXT + "\n[scales.tiny]\nreplicates = 1\nvary = { delay = [] }\n[scales.big]\n"
     tiny = loaded(text, "tiny")

@@ -5,18 +5,31 @@ does the rest, once.
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+import pytest
 
-from hyperslab.apps.experiment.record import Record, load
-from tests.system.faults.command import await_that, command, hyperslab
+from hyperslab.apps.experiment.design import trials_of
+from hyperslab.apps.experiment.record import Attempt, Record, load
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.report.summary import Summary
+from tests.campaign import shim
+from tests.campaign.shim import Rule
+from tests.system.clusters.required import required
+from tests.system.faults.command import await_that, command, hyperslab, running
 from tests.system.faults.disk import small_disk
+
+TRIALS = 6
+"Trials of three cells in two replicates."
+FILES = 2
+"Files of their source."
 
 SPEC = """\
 title = "Short"
@@ -28,9 +41,10 @@ probe_s = 0
 [source]
 synth = "bigbrain"
 size = "{size}"
+files = {files}
 
 [baseline]
-engine = "serial"
+engine = "{engine}"
 delay = 0.0
 
 [vary]
@@ -50,6 +64,8 @@ def _spec(
     limit_s: float = 60.0,
     delays: Sequence[float] = (0.01,),
     size: str = "32KiB",
+    engine: str = "serial",
+    files: int = 1,
 ) -> Path:
     path = folder / "short.toml"
     text = SPEC.format(
@@ -58,6 +74,8 @@ def _spec(
         limit_s=limit_s,
         delays=list(delays),
         size=size,
+        engine=engine,
+        files=files,
     )
     path.write_text(text)
     return path
@@ -72,33 +90,137 @@ def _told(text: str) -> dict[str, object]:
     return found
 
 
-def test_a_runner_that_is_killed_loses_one_trial(tmp_path: Path) -> None:
-    spec = _spec(tmp_path, replicates=2, delays=(0.01, 0.02))
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment at which a runner is killed: at a call on a file of the experiment, or as soon as it
+    has made that.
+    """
+
+    place: str
+    "File or folder, from that of the experiment on."
+    rule: Rule | None = None
+    "Call that kills; None: any runner that has made the file is killed from outside."
+
+
+def _while_it_begins(chance: random.Random, number: int) -> Moment:
+    return Moment("experiment.json", Rule("rename", 1, 1, "kill"))
+
+
+def _between_trials(chance: random.Random, number: int) -> Moment:
+    """After a line of the record, or before it; the first line of every runner is its session."""
+    call = 2 + chance.randint(0, 1)
+    rules = (Rule("fsync", call, 1, "killafter"), Rule("write", call, 1, "kill"))
+    return Moment("record.jsonl", chance.choice(rules))
+
+
+def _while_a_trial_runs(chance: random.Random, number: int) -> Moment:
+    made = chance.choice(("output.log", "out/.hyperslab"))
+    return Moment(f"{_folder(chance, number)}/{made}")
+
+
+def _while_its_records_are_renamed(chance: random.Random, number: int) -> Moment:
+    name = chance.choice(("summary.json", "provenance.json", "plan.json", "status.json"))
+    return Moment(f"{_folder(chance, number)}/{name}", Rule("rename", 1, 1, "kill"))
+
+
+def _while_sources_are_removed(chance: random.Random, number: int) -> Moment:
+    return Moment("inputs", Rule("unlink", 2, 1, "kill"))
+
+
+def _while_the_page_is_written(chance: random.Random, number: int) -> Moment:
+    folders = ("", f"trials/{chance.randint(1, TRIALS):04d}-1/")
+    return Moment(f"{chance.choice(folders)}report.html", Rule("rename", 1, 1, "kill"))
+
+
+def _folder(chance: random.Random, number: int) -> str:
+    """Folder of the next trial, whose number is given, or of the one after it."""
+    return f"trials/{number + chance.randint(0, 1):04d}-1"
+
+
+def _kill(moment: Moment, line: Sequence[object], out: Path, library: Path, notes: Path) -> None:
+    """Run a command until it is killed."""
+    if moment.rule is None:
+        _kill_from_outside(line, out / moment.place)
+        return
+    variables = shim.environment(library, out / moment.place, notes, moment.rule)
+    killed = hyperslab(*line, environment={**os.environ, **variables})
+    assert killed.returncode == -signal.SIGKILL, (moment, killed.stderr)
+    assert shim.hits(notes) == 1
+
+
+def _kill_from_outside(line: Sequence[object], made: Path) -> None:
+    began_ns = time.time_ns()
+    with running(*line) as runner:
+        await_that(f"{made}", lambda: _is_made(made, began_ns))
+        runner.send(signal.SIGKILL)
+        code, said = runner.wait()
+    assert code == -signal.SIGKILL, said
+
+
+def _is_made(path: Path, began_ns: int) -> bool:
+    """Whether there is such a file that no earlier runner has left."""
+    try:
+        return path.stat().st_mtime_ns > began_ns
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    required(shim.missing())
+    return shim.compiled(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.mark.parametrize("engine", ["serial", "processes"])
+def test_runners_that_are_killed_lose_the_trial_under_way(
+    tmp_path: Path, library: Path, engine: str
+) -> None:
+    """Six runners of one experiment die one after the other, at moments drawn from a seed."""
+    spec = _spec(tmp_path, replicates=2, delays=(0.01, 0.02), engine=engine, files=FILES)
     out = tmp_path / "out"
-    line = command("experiment", "run", spec, "--out", out)
-    runner = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    await_that("a trial that is recorded", lambda: _record(out).attempts)
-    time.sleep(random.uniform(0, 0.6))
-    trials = psutil.Process(runner.pid).children(recursive=True)
-    runner.send_signal(signal.SIGKILL)
-    runner.wait()
-    before = _record(out)
-    assert 1 <= len(before.attempts) < 6
-    assert before.damaged == 0
-    await_that(
-        "the end of the trial under way", lambda: not any(map(psutil.Process.is_running, trials))
-    )
-    done = hyperslab("experiment", "resume", spec, "--out", out, "--json")
+    chance = random.Random(f"18 {engine}")
+    amid = [_between_trials, _while_a_trial_runs, _while_its_records_are_renamed]
+    chance.shuffle(amid)
+    recorded: list[Attempt] = []
+    moments = (_while_it_begins, *amid, _while_sources_are_removed, _while_the_page_is_written)
+    for number, drawn in enumerate(moments):
+        verb = "resume" if (out / "experiment.json").exists() else "run"
+        moment = drawn(chance, len(recorded) + 1)
+        line = ("experiment", verb, spec, "--out", out)
+        _kill(moment, line, out, library, tmp_path / f"notes{number}")
+        record = _record(out)
+        assert record.damaged == 0
+        assert list(record.attempts[: len(recorded)]) == recorded, moment
+        recorded = list(record.attempts)
+        assert _whole(out), moment
+    assert len(recorded) == TRIALS
+    done = hyperslab("experiment", "resume", spec, "--out", out)
     assert done.returncode == 0, done.stderr
-    after = _record(out)
-    assert sorted(attempt.number for attempt in after.attempts) == [1, 2, 3, 4, 5, 6]
-    assert list(after.attempts[: len(before.attempts)]) == list(before.attempts)
-    assert {attempt.state for attempt in after.attempts} == {"done"}
-    assert [session.number for session in after.sessions] == [1, 2]
+    _require_all_trials(spec, out)
+    assert list(_record(out).attempts) == recorded
+    assert (out / "report.html").exists()
     assert not list(out.rglob("*.nii"))
-    again = hyperslab("experiment", "resume", spec, "--out", out)
-    assert again.returncode == 0, again.stderr
-    assert len(_record(out).attempts) == 6
+
+
+def _whole(out: Path) -> bool:
+    """Whether a source that has its name has all of its files."""
+    sources = [one for one in out.glob("inputs/*") if not one.name.startswith(".")]
+    return all(len(list(one.glob("*.nii"))) == FILES for one in sources)
+
+
+def _require_all_trials(spec: Path, out: Path) -> None:
+    """Every trial was done once, with its records, by sessions that are counted."""
+    trials = trials_of(find(str(spec)).load(None).spec)
+    record = _record(out)
+    told = [(one.number, one.replicate, one.key, one.attempt) for one in record.attempts]
+    assert told == [(one.number, one.replicate, one.cell.key, 1) for one in trials]
+    assert {one.state for one in record.attempts} == {"done"}
+    numbers = [session.number for session in record.sessions]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for one in trials:
+        folder = out / "trials" / f"{one.number:04d}-1"
+        assert (folder / "trace.parquet").exists()
+        assert Summary.load(folder / "summary.json").tasks >= FILES
 
 
 def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None:

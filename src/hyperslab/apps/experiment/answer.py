@@ -257,9 +257,9 @@ def _emulated(experiment: Experiment, known: Mapping[str, Known]) -> Iterator[st
             f"Emulated: {listed}. Such tiers have the bandwidth, the latency and the write-back"
             " that they were asked for, and nothing else of the devices that they stand for."
         )
-    for path, one in known.items():
+    for one in known.values():
         if one.emulated and not told:
-            yield f"Emulated: {path}, {one.emulated}."
+            yield f"Emulated: {one.tier.path}, {one.emulated}."
 
 
 def _stands_for(about: str) -> str:

@@ -33,7 +33,8 @@ VERSION = 1
 LEAVE_LIMIT_S = 20.0
 "How long a runner waits for processes of a trial whose runner has died."
 POLL_S = 0.02
-LOCKS = ("lock", "trial.lock")
+BEGINNING = ("lock", "trial.lock", "experiment.json.part")
+"Files of a runner that has died before it said what was asked for."
 _REMEDY = "what was asked for is lost; remove the directory and begin again"
 
 
@@ -86,7 +87,7 @@ class ExperimentDirectory:
                 f"{self.root} holds an experiment: go on with it by 'hyperslab experiment resume',"
                 " or choose another directory with --out"
             )
-        others = sorted(path.name for path in self.root.iterdir() if path.name not in LOCKS)
+        others = sorted(path.name for path in self.root.iterdir() if path.name not in BEGINNING)
         if others:
             raise UsageError(
                 f"{self.root} is not empty ({others[0]}): choose another directory with --out"

@@ -102,14 +102,14 @@ def _term(term: Term) -> tuple[str, str, str]:
 def places_sheet(answer: Answer) -> Sheet:
     """Where trials read and write, and where the figures are from."""
     columns = ("path", "made of", "emulated", "figures from")
-    rows = [(path, *_place(known)) for path, known in answer.places.items()]
+    rows = [_place(known) for known in answer.places.values()]
     return Sheet("Where trials read and write", columns, rows)
 
 
-def _place(known: Known) -> tuple[str, str, str]:
+def _place(known: Known) -> tuple[str, str, str, str]:
     tier = known.tier
     made_of = f"{tier.kind}, {tier.file_system or 'unknown file system'}"
     emulated = "no"
     if known.emulated:
         emulated = f"yes: {known.emulated}"
-    return made_of, emulated, known.origin or known.why_not
+    return tier.path, made_of, emulated, known.origin or known.why_not

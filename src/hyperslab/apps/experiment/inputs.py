@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,7 +179,7 @@ class Inputs:
         """
         for folder, recipe in self.missing(settings).items():
             tell(f"making {folder}, {show_bytes(recipe.nbytes)}")
-            partial = folder.with_name(f".{folder.name}.part")
+            partial = _partial(folder)
             shutil.rmtree(partial, ignore_errors=True)
             workers = Host.here().cpus
             given = (recipe.kind, partial, recipe.nbytes, recipe.files, recipe.format)
@@ -191,17 +192,32 @@ class Inputs:
 
     def remove(self, settings: Sequence[Setting]) -> None:
         """Remove the synthetic sources, and the folders in tiers once they are empty; of emulated
-        tiers that are not there now all files.
+        tiers that are not there now all files. What has the name of a source is whole at any time.
         """
         for setting in settings:
             if setting.recipe is not None:
-                shutil.rmtree(self.folder(setting), ignore_errors=True)
-                _remove_empty(self.folder(setting).parent)
+                _remove_source(self.folder(setting))
             if setting.output_tier is not None:
                 _remove_empty(self._in_tier(self.tier(setting.output_tier)))
         for name in self.emulated(settings):
             if not os.path.ismount(self.tier(Path(name))):
                 shutil.rmtree(self.backing(name), ignore_errors=True)
+
+
+def _partial(folder: Path) -> Path:
+    """Folder of a source that is not whole: not yet, or no more."""
+    return folder.with_name(f".{folder.name}.part")
+
+
+def _remove_source(folder: Path) -> None:
+    """Remove a source, or what is left of one by a runner that has died."""
+    partial = _partial(folder)
+    if folder.is_dir():
+        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):  # what may not be renamed may not be removed either
+            os.rename(folder, partial)
+    shutil.rmtree(partial, ignore_errors=True)
+    _remove_empty(folder.parent)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -78,13 +78,22 @@ class NamedTier(Table):
     def asked(self) -> str:
         """Rates and times that an emulated tier is asked for, in words."""
         words = [
-            self.bandwidth and f"{self.bandwidth}/s",
+            self._rate(),
             self.write_bandwidth and f"writing {self.write_bandwidth}/s",
             self.latency_s and f"latency {show_seconds(self.latency_s)}",
             self.metadata_s and f"opening {show_seconds(self.metadata_s)}",
             self.write_back and f"write-back {self.write_back}",
         ]
         return ", ".join(word for word in words if word)
+
+    def _rate(self) -> str:
+        """Rate of an emulated tier, in words; of one with several targets that of each."""
+        if self.bandwidth is None:
+            return ""
+        rate = f"{self.bandwidth}/s"
+        if self.targets == 1:
+            return rate
+        return f"{self.stripe_count or self.targets} of {self.targets} targets of {rate}"
 
 
 def _size(name: str, text: str | None) -> int | None:

@@ -3,7 +3,8 @@ what a probe has found there.
 
 Where nobody has probed a medium before, a short probe is made before the first trial, in places
 that are the experiment's to write to. It is kept with the experiment, so that a report says the
-same at any time.
+same at any time, and wherever the experiment has been moved or copied to: places in its folder are
+called by their paths from there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from hyperslab.storage.tiers.looking import look
 from hyperslab.storage.tiers.tier import Tier
 from hyperslab.units import show_seconds
 
-VERSION = 1
+VERSION = 2
+OWN = "the experiment's folder"
+"Name of the folder of the experiment, which has no path from itself."
 LEAST_S = 0.02
 "Time of one measurement of the shortest probe."
 MEASUREMENTS = 240
@@ -76,15 +79,55 @@ class Known:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of an experiment, from which its places are named."""
+
+    root: Path
+
+    def holds(self, path: str) -> bool:
+        """Whether a place lies in the folder, or is the folder itself."""
+        return not is_remote(path) and Path(path).is_relative_to(self.root)
+
+    def key(self, path: str) -> str:
+        """What the record calls a place: by its path from the folder if it lies in there."""
+        if not self.holds(path):
+            return path
+        return str(Path(path).relative_to(self.root))
+
+    def path(self, key: str) -> str:
+        """Where a place of the record is now."""
+        if is_remote(key):
+            return key
+        return str(self.root / key)
+
+    def name(self, path: str) -> str:
+        """What people are told of a place, wherever the folder is."""
+        key = self.key(path)
+        if key == ".":
+            return OWN
+        return key
+
+
 def load(path: Path) -> dict[str, Known]:
     """What is known of the places of an experiment, by their paths; nothing where nobody has
     looked. Raises DamagedRecord.
     """
+    known, _ = _load(path)
+    return known
+
+
+def _load(path: Path) -> tuple[dict[str, Known], bool]:
+    """What is known of places, and whether the experiment lay elsewhere when it was written down.
+    Raises DamagedRecord.
+    """
+    home = Home(path.parent)
     try:
         record = load_record(path, _REMEDY)
     except FileNotFoundError:
-        return {}
-    return {place: Known.from_json(one) for place, one in record["places"].items()}
+        return {}, False
+    known = {home.path(key): Known.from_json(one) for key, one in record["places"].items()}
+    return known, record.get("root", str(home.root)) != str(home.root)
 
 
 def survey(
@@ -100,24 +143,37 @@ def survey(
     Probes of the user's are taken from the description of the machine. Raises DamagedRecord, and
     OSError where the record cannot be written.
     """
-    before = load(record)
+    home = Home(record.parent)
+    before, has_moved = _load(record)
+    if has_moved:
+        before = {path: known for path, known in before.items() if _is_still(path, known)}
     found: dict[str, Known] = {}
     for path, is_ours in asked.items():
         known = before.get(path)
         if known is None or known.probe is None:
             others = [*before.values(), *found.values()]
-            known = _known(path, others, machine or description.default_path())
+            known = _known(path, home, others, machine or description.default_path())
             if known.probe is None and is_ours and probe_s:
-                known = _probed(known, probe_s, tell)
+                known = _probed(path, home, known, probe_s, tell)
         found[path] = known
-    places = {path: asdict(known) for path, known in {**before, **found}.items()}
-    save_record(record, {"version": VERSION, "places": places})
-    return {**before, **found}
+    everything = {**before, **found}
+    places = {home.key(path): asdict(known) for path, known in everything.items()}
+    save_record(record, {"version": VERSION, "root": str(home.root), "places": places})
+    return everything
 
 
-def _known(path: str, others: Iterable[Known], machine: Path) -> Known:
+def _is_still(path: str, known: Known) -> bool:
+    """Whether a place lies on the media that it lay on; an emulated one is what it was asked to
+    be.
+    """
+    return bool(known.emulated) or known.tier.media == look(path).media
+
+
+def _known(path: str, home: Home, others: Iterable[Known], machine: Path) -> Known:
     """What is known of a place without measuring anything."""
     tier = look(path)
+    if home.holds(path):
+        tier = replace(tier, path=home.name(path))
     known = Known(tier)
     emulation = emulation_of(path)
     if emulation is not None:
@@ -129,24 +185,27 @@ def _known(path: str, others: Iterable[Known], machine: Path) -> Known:
     try:
         probe = description.load_machine(machine).of(socket.gethostname(), tier.media)
     except (HyperslabError, OSError) as error:
-        return replace(known, why_not=f"{path} was not probed: {error}")
+        return replace(known, why_not=f"{tier.path} was not probed: {error}")
     if probe is not None:
         return replace(known, probe=probe, origin=origin(probe, machine))
-    why_not = f"{path} was not probed ('hyperslab probe' does so)"
+    why_not = f"{tier.path} was not probed ('hyperslab probe' does so)"
     return replace(known, why_not=why_not)
 
 
-def _probed(known: Known, probe_s: float, tell: Callable[[str], None]) -> Known:
+def _probed(
+    path: str, home: Home, known: Known, probe_s: float, tell: Callable[[str], None]
+) -> Known:
     """The same, with a probe that is made now; with the reason where that is not possible."""
-    place = _nearest(Path(known.tier.path))
-    if is_remote(known.tier.path):
+    if is_remote(path):
         return known
+    place = _nearest(Path(path))
     tell(f"probing {place}, about {show_seconds(probe_s)}")
+    name = home.name(str(place))
     try:
-        probe = measuring.probe(place, known.tier, Options(effort=effort_of(probe_s)), _unheard)
+        probe = measuring.probe(place, look(place), Options(effort=effort_of(probe_s)), _unheard)
     except (HyperslabError, OSError) as error:
-        return replace(known, why_not=f"{place} cannot be probed: {error}")
-    words = f"probe of {place}, {show_seconds(probe.took_s)}, made by the experiment"
+        return replace(known, why_not=f"{name} cannot be probed: {error}")
+    words = f"probe of {name}, {show_seconds(probe.took_s)}, made by the experiment"
     return replace(known, probe=probe, origin=words, why_not="")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,20 @@ from hyperslab.workloads.synth import FORMATS, Format
 
 SCALES = "scales"
 "Table of a file whose tables override what the others say."
+NAMED = frozenset(
+    (
+        "engine",
+        "workload",
+        "scratch",
+        "tier",
+        "input_tier",
+        "output_tier",
+        "intermediates",
+        "stage_in",
+        "stage_out",
+    )
+)
+"Factors whose levels are names: another scale has other numbers in the place of numbers alone."
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -147,6 +161,10 @@ class Loaded:
     "Folder from which relative paths count."
     digests: Mapping[str, str]
     "SHA-256 of the files of factors and of the workload, by their names."
+    left_out: Mapping[str, Sequence[Level]] = field(default_factory=dict)
+    """Levels that the scale does not have and the spec does, by factor, of those that are names;
+    none of a factor that this scale does not vary at all.
+    """
 
     def identity(self) -> dict[str, Any]:
         """All that makes it this experiment, as JSON has it."""
@@ -215,7 +233,8 @@ def load_spec(
     spec = spec.model_copy(update={"tiers": with_real(spec.tiers, tiers)})
     loaded = Loaded(spec, name, chosen, folder, {})
     _require_settings(loaded, text, label)
-    return Loaded(spec, name, chosen, folder, _digests(loaded, factors))
+    left_out = dict(_left_out(document, merged))
+    return Loaded(spec, name, chosen, folder, _digests(loaded, factors), left_out)
 
 
 def _chosen(document: Mapping[str, Any], label: str, scale: str | None) -> str:
@@ -248,6 +267,40 @@ def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
         if isinstance(levels := document.get(table), dict):
             cleaned[table] = {name: some for name, some in levels.items() if some != []}
     return cleaned
+
+
+def _left_out(
+    document: Mapping[str, Any], merged: Mapping[str, Any]
+) -> Iterator[tuple[str, Sequence[Level]]]:
+    """What a scale does not have of the factors that the rest of its file varies."""
+    now = _levels(merged)
+    for name, levels in _levels(document).items():
+        if len(levels) < 2:
+            continue
+        kept = now.get(name, [])
+        if len(kept) < 2:
+            yield name, []
+        elif name in NAMED and (missing := [level for level in levels if level not in kept]):
+            yield name, missing
+
+
+def _levels(document: Mapping[str, Any]) -> dict[str, list[Level]]:
+    """All levels of every factor of a document, that of the baseline first."""
+    found = {name: [level] for name, level in _table(document, "baseline").items()}
+    for table in ("vary", "grid"):
+        for name, some in _table(document, table).items():
+            own = found.setdefault(name, [])
+            if isinstance(some, list):
+                own += [level for level in some if level not in own]
+    return found
+
+
+def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table of a document, in which a scale may have put right what is wrong outside of it."""
+    table = document.get(name, {})
+    if isinstance(table, dict):
+        return table
+    return {}
 
 
 def _wrong_levels(document: Mapping[str, Any]) -> Iterator[Mistake]:

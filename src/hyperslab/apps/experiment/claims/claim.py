@@ -280,15 +280,20 @@ Ratios = Mapping[int, float]
 
 
 def ratios_of(
-    evidence: Evidence, factor: str, level: Level, reference: Level, **others: Level
+    evidence: Evidence,
+    factor: str,
+    level: Level,
+    reference: Level,
+    measure: str = ROUND,
+    **others: Level,
 ) -> Ratios:
-    """Median rounds at a level over those at another, all else alike."""
+    """Times at a level over those at another, all else alike; by default those of median rounds."""
     here = evidence.cell(**{**others, factor: level})
     there = evidence.cell(**{**others, factor: reference})
     if here is None or there is None:
         return {}
-    own = here.by_replicate(ROUND)
-    other = there.by_replicate(ROUND)
+    own = here.by_replicate(measure)
+    other = there.by_replicate(measure)
     return {one: own[one] / other[one] for one in sorted(own.keys() & other.keys())}
 
 

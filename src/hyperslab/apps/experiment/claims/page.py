@@ -5,7 +5,7 @@ as Markdown.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,6 +16,7 @@ from hyperslab.apps.experiment.answer import Answer, answer_of
 from hyperslab.apps.experiment.claims import (
     dask_network,
     dask_vs_spark,
+    h5spark,
     spark_on_lustre,
     storage_tiers,
 )
@@ -71,6 +72,7 @@ PAPERS = {
         ("storage-tiers", storage_tiers),
         ("dask-network", dask_network),
         ("spark-on-lustre", spark_on_lustre),
+        ("h5spark", h5spark),
     )
 }
 
@@ -145,7 +147,7 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
     found = judged(paper, findings)
     lines = [
         *_head(paper, findings, command),
-        *_claims(found, {one.name: _emulated(one) for one in findings}),
+        *_claims(found, findings),
         *_listed("Advice", paper.advice(found) if paper.advice else ()),
         *_listed("Errata of the paper", paper.errata),
         *(line for each in shown for line in _experiment(*each)),
@@ -233,20 +235,16 @@ def _machines(one: Finding) -> Iterator[str]:
         yield f"{machine.get('processors')} processors ({processor}){memory}"
 
 
-def _claims(found: Sequence[tuple[Claim, Judged]], emulated: Mapping[str, str]) -> Iterator[str]:
-    """What came of every claim; `emulated` are the emulated tiers of specs, in words."""
-    columns = ("the paper states", "here", "published", "emulated tiers")
-    rows = [
-        (claim.text, one.outcome, claim.published, emulated.get(claim.spec, ""))
-        for claim, one in found
-    ]
-    yield Sheet("Claims", columns, rows).markdown()
+def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -> Iterator[str]:
+    """What came of every claim, in a table and then one by one with its evidence."""
+    yield _table(found, findings).markdown()
     yield (
         "Numbers that are published or recomputed from the authors' records are of other machines"
         " and sizes. A claim is reproduced or refuted where all comparisons tell, allowing for"
         " their number (Holm 1979), in part where some are as it states, open where none is."
     )
     yield ""
+    by_spec = {one.name: one for one in findings}
     for claim, one in found:
         yield from (f"### {claim.text}", "")
         by = ""
@@ -256,7 +254,44 @@ def _claims(found: Sequence[tuple[Claim, Judged]], emulated: Mapping[str, str]) 
         if claim.published:
             yield f"- Published: {claim.published}."
         yield from (f"- {text}" for text in one.evidence)
+        yield from _not_measured(by_spec.get(claim.spec))
         yield ""
+
+
+def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -> Sheet:
+    """Every claim in a row, with the emulated tiers of its spec, and what its scale leaves out."""
+    emulated = {one.name: _emulated(one) for one in findings}
+    left_out = {one.name: _left_out(one) for one in findings}
+    columns = ["the paper states", "here", "published", "emulated tiers"]
+    rows = [
+        [claim.text, one.outcome, claim.published, emulated.get(claim.spec, "")]
+        for claim, one in found
+    ]
+    if any(left_out.values()):
+        columns.append("not measured at this scale")
+        for row, (claim, _) in zip(rows, found, strict=True):
+            row.append(left_out.get(claim.spec, ""))
+    return Sheet("Claims", columns, rows)
+
+
+def _not_measured(finding: Finding | None) -> Iterator[str]:
+    """What the scale of a claim's spec leaves out, as evidence."""
+    if finding is None:
+        return
+    if left_out := _left_out(finding):
+        yield f"- Not measured at scale `{finding.experiment.loaded.scale}`: {left_out}."
+
+
+def _left_out(one: Finding) -> str:
+    """Factors that a scale does not vary, and names that it leaves out, in words."""
+    left_out = one.experiment.loaded.left_out
+    words = [
+        f"{name} {show_list([str(level) for level in levels])}"
+        for name, levels in left_out.items()
+        if levels
+    ]
+    words += [f"any change of {name}" for name, levels in left_out.items() if not levels]
+    return ", ".join(words)
 
 
 def _emulated(one: Finding) -> str:
