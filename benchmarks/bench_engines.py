@@ -32,6 +32,7 @@ from typing import IO
 
 import hyperslab
 from benchmarks import engine_page, quiet
+from benchmarks.engine_tables import LOAD
 from benchmarks.schedule import ENGINES, layout, one_round, warm_up
 from benchmarks.trial import THICKNESS, Measured, Trial, measure
 from hyperslab import engines
@@ -43,8 +44,6 @@ from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads.synth import synth
 
 RESULTS_VERSION = 1
-LOAD = "load average at the start"
-"What the page calls it."
 SMALL_PART = 8
 "The small volume has half the extent along each axis."
 LIBRARIES = ("numpy", "nibabel", "dask", "distributed", "pyspark", "mpi4py", "mpich")

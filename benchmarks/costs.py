@@ -76,18 +76,25 @@ def separate(measured: Sequence[Measured], engine: str) -> Costs:
         large, small = (
             of(measured, part=part, job=job, engine=engine) for part in ("volume", "small")
         )
-        runs = large, small
         seconds = [
-            middle(one, lambda m: m.without_startup_s - m.tasks * (per_task + per_record))
-            for one in runs
+            [m.without_startup_s - m.tasks * (per_task + per_record) for m in one]
+            for one in (large, small)
         ]
-        nbytes = [one[0].nbytes for one in runs]
-        per_byte = (seconds[0] - seconds[1]) / (nbytes[0] - nbytes[1])
-        per_gb[job], fixed[job] = per_byte * GB, seconds[1] - nbytes[1] * per_byte
+        per_byte = _per_byte(*seconds, large[0].nbytes - small[0].nbytes)
+        per_gb[job], fixed[job] = per_byte * GB, median(seconds[1]) - small[0].nbytes * per_byte
     startup = middle(
         [m for m in of(measured, engine=engine) if m.trial.part in ("volume", "small")], _startup
     )
     return Costs(engine, startup, per_task, per_record, fixed, per_gb)
+
+
+def _per_byte(large_s: Sequence[float], small_s: Sequence[float], more_nbytes: int) -> float:
+    """What a byte adds; 0 where the noise is larger: a round of the small volume took as long as
+    one of the large.
+    """
+    if max(small_s) >= min(large_s):
+        return 0.0
+    return (median(large_s) - median(small_s)) / more_nbytes
 
 
 def _slope(measured: Sequence[Measured], engine: str, value: Value) -> float:

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from benchmarks.costs import GB, Ratio, middle, null_tasks, of, ratio, separate
+from benchmarks import quiet
+from benchmarks.costs import GB, Costs, Ratio, middle, null_tasks, of, ratio, separate
 from benchmarks.schedule import ENGINES, JOBS, LAYOUTS, LOCK_JOBS
 from benchmarks.trial import HAND, Measured
 from hyperslab.units import show_bytes, show_seconds, show_share
@@ -22,6 +23,8 @@ COSTLY_S = 1e-3
 LOST = 0.1
 "Of a slot's time: a task that is long enough loses no more to its engine."
 SLOTS = 2
+LOAD = "load average at the start"
+"What the page calls it."
 
 Row = Sequence[str]
 
@@ -87,7 +90,7 @@ def costs_table(measured: Sequence[Measured]) -> str:
 
 
 def _difference(seconds: float) -> str:
-    """A difference of two measurements, which noise may have made negative."""
+    """A difference of two measurements, which noise may have hidden."""
     return show_seconds(seconds) if seconds > 0 else "none seen"
 
 
@@ -118,13 +121,13 @@ def _growth_row(engine: str, by_size: Sequence[Sequence[Measured]]) -> Row:
         _factors(peaks),
         _scheduler([m for runs in by_size for m in runs]),
         *(" / ".join(f"{s:.1f}" for s in each) + " s" for each in (startups, records)),
-        _overhead(by_size[-1]),
+        " / ".join(f"{1e6 * seconds:.0f}" for seconds in map(_overhead_s, by_size)) + " µs",
     ]
 
 
-def _overhead(runs: Sequence[Measured]) -> str:
+def _overhead_s(runs: Sequence[Measured]) -> float:
     """Overhead per task and slot, as `benchmarks.bench_mpi` has it."""
-    return show_seconds(middle(runs, lambda m: m.overhead_s / m.tasks))
+    return middle(runs, lambda m: m.overhead_s / m.tasks)
 
 
 def _factors(values: Sequence[float]) -> str:
@@ -236,12 +239,26 @@ def _judged(measured: Sequence[Measured], engine: str) -> str:
             " start-up)"
         )
         slow += [job] if rest > SLOW else []
-    bad = [f"it is slow at {' and '.join(slow)} even without start-up"] if slow else []
+    bad = _slowness(costs, separate(measured, HAND), slow)
     if (once := costs.startup_s + min(costs.fixed_s.values())) > LONG_S:
-        bad.append(f"it is bad for short runs: {once:.1f} s of every run do not depend on the data")
+        bad.append(f"it is bad for short runs: {once:.1f} s of each are start-up and the like")
     if costs.per_task_s > COSTLY_S:
         bad.append(f"it is bad for small blocks: a task costs {show_seconds(costs.per_task_s)}")
     return f"{', '.join(said)}. {_sentence('; '.join(bad) or 'nothing bad at this size')}"
+
+
+def _slowness(costs: Costs, by_hand: Costs, slow: Sequence[str]) -> list[str]:
+    """What is said of jobs that took longer than by hand: whether their bytes did, or what every
+    run costs.
+    """
+    said = []
+    for job in slow:
+        if costs.per_gb_s[job] > SLOW * by_hand.per_gb_s[job]:
+            said.append(f"it is slow at {job} even without start-up")
+        else:
+            once = f"{costs.fixed_s[job]:.1f} s of every run do not depend on the data"
+            said.append(f"it is slow at a short {job}, as {once}")
+    return said
 
 
 def _sentence(text: str) -> str:
@@ -262,8 +279,11 @@ def lock_gains(measured: Sequence[Measured]) -> str:
 
 
 def circumstances(about: dict[str, str]) -> str:
-    """What it was measured on."""
-    return "\n".join(f"- {name}: {value}" for name, value in about.items())
+    """What it was measured on, and what speaks against it."""
+    lines = [f"- {name}: {value}" for name, value in about.items()]
+    load = float(about.get(LOAD, 0))
+    lines += [f"- a doubt: {doubt}" for doubt in quiet.doubts(quiet.ROUNDS, load)]
+    return "\n".join(lines)
 
 
 def size_words(measured: Sequence[Measured], part: str, job: str) -> str:

@@ -271,7 +271,10 @@ class Meter:
         away_ns = thread_away_ns - (self._start_ns - self._cpu_ns)
         if away_ns < _AWAY_NS:
             return 0
-        return min(_run_queue_ns(thread_away_ns) - self._runq_ns, away_ns)
+        runq_ns = _run_queue_ns(thread_away_ns)
+        if runq_ns < 0:
+            return -1
+        return min(runq_ns - self._runq_ns, away_ns)
 
 
 def span(kind: str) -> AbstractContextManager[Meter]:
@@ -303,7 +306,7 @@ def _ask_kernel() -> int:
         if _current.schedstat is None:
             _current.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         return int(os.pread(_current.schedstat, 64, 0).split()[1])
-    except (OSError, IndexError):
+    except (OSError, IndexError, ValueError):  # a function may have closed all descriptors
         return -1
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab import trace
 from hyperslab.trace import recording, span
 
 OWN = Path("/proc/thread-self/schedstat")
@@ -80,3 +81,34 @@ def test_a_forked_process_waits_for_itself(one_processor_for_two: None) -> None:
     said, own = answers.get()
     child.join()
     assert 0 < said <= own
+
+
+def test_the_kernel_is_asked_only_after_an_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask() -> int:
+        asked.append(1)
+        return 0
+
+    monkeypatch.setattr(trace, "_ask_kernel", ask)
+    with recording():
+        for _ in range(1000):
+            with span("compute"):
+                pass
+    busy = len(asked)
+    with recording():
+        for _ in range(10):
+            time.sleep(0.001)
+            with span("compute"):
+                pass
+    assert busy < 500
+    assert len(asked) - busy >= 10
+
+
+def test_a_kernel_that_stops_telling_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter([5, -1])
+    monkeypatch.setattr(trace, "_ask_kernel", lambda: next(told))
+    monkeypatch.setattr(trace, "_current", trace._Recording())
+    with recording() as phases, span("wait"):
+        time.sleep(0.001)
+    assert phases[0].runq_ns == -1

@@ -27,9 +27,9 @@ from tests.storage.emulation.tiers import mounted
 
 ATTEMPTS = 3
 "Other programs may slow one of two measurements; never always the same one."
-LEAST_SPREAD = 0.1
-"""Share of a rate that a moment may leave unsaid on a disk that is nearly as fast as memory: fio
-writes one buffer again and again, which is then in the processor's cache.
+OF_WRITES = 0.1
+"""Share of a rate of writing by which a disk that is nearly as fast as memory may seem faster to
+fio: it writes one buffer again and again, which is then in the processor's cache.
 """
 MB = 10**6
 
@@ -140,8 +140,11 @@ def test_fio_measures_the_same(tmp_path: Path, what: str, clients: int) -> None:
 
 
 def agrees(found: Compared) -> bool:
+    """Whether ours lies within what fio itself gave."""
+    if found.what == "read-cold":
+        return found.agrees
     low, high = min(found.fio.values), max(found.fio.values)
-    margin = LEAST_SPREAD * found.fio.median
+    margin = OF_WRITES * found.fio.median
     return low - margin <= found.ours.median <= high + margin
 
 
