@@ -76,12 +76,12 @@ def separate(measured: Sequence[Measured], engine: str) -> Costs:
         large, small = (
             of(measured, part=part, job=job, engine=engine) for part in ("volume", "small")
         )
-        seconds = [
+        large_s, small_s = (
             [m.without_startup_s - m.tasks * (per_task + per_record) for m in one]
             for one in (large, small)
-        ]
-        per_byte = _per_byte(*seconds, large[0].nbytes - small[0].nbytes)
-        per_gb[job], fixed[job] = per_byte * GB, median(seconds[1]) - small[0].nbytes * per_byte
+        )
+        per_byte = _per_byte(large_s, small_s, large[0].nbytes - small[0].nbytes)
+        per_gb[job], fixed[job] = per_byte * GB, median(small_s) - small[0].nbytes * per_byte
     startup = middle(
         [m for m in of(measured, engine=engine) if m.trial.part in ("volume", "small")], _startup
     )
