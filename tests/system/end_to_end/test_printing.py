@@ -53,6 +53,8 @@ def test_python_knows_it_as_well(mine: Path, tmp_path: Path) -> None:
     result = hyperslab.run(pipeline, blocks=2, workers=1, report=False)
     assert result.printed is not None
     assert result.printed.read_text().count("a block of") == 2
+    assert str(result.printed) in result._repr_html_()
+    assert ", printed lines in worker.log, records in " in repr(result)
 
 
 def test_what_is_printed_while_an_array_is_computed_is_shown(
