@@ -19,7 +19,7 @@ from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
-from hyperslab.formats.nifti.space import orientation
+from hyperslab.formats.nifti.space import is_assumed, orientation
 from hyperslab.formats.table import facts_of
 
 _LEAST_DEGREES = 0.05
@@ -245,6 +245,12 @@ class Pair:
             f"{self.other_source.label} reaches from {ends[0]}",
             f"the source reaches from {ends[1]}",
         ]
+        for one in (self.other_source, self.source):
+            if is_assumed(one.header.attributes):
+                told.append(
+                    f"{one.label} says no place (sform and qform code 0), so that one around its"
+                    " middle is taken: if its voxels are those of the other, give it that affine"
+                )
         sizes = (_sizes(image), _sizes(grid))
         if sizes[0] != sizes[1]:
             told.append(f"voxels of {sizes[0]} and {sizes[1]} mm")

@@ -252,6 +252,15 @@ def test_what_lies_elsewhere_is_refused_with_both_places(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_mask_that_says_no_place_is_told_so(mine: Path, tmp_path: Path) -> None:
+    image: Any = nib.Nifti1Image(np.ones((33, 41, 25), np.uint8), None)  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "mask.nii")
+    given = ("--mask", tmp_path / "mask.nii", "-o", tmp_path / "out")
+    done = call("run", f"{mine}:inside", ANATOMICAL, *given)
+    assert done.code == 2
+    assert f"\n    {tmp_path / 'mask.nii'} says no place (sform and qform code 0)" in done.err
+
+
 def test_rounded_affines_are_the_same_place(mine: Path, tmp_path: Path) -> None:
     affine = affine_of(ANATOMICAL) + 1e-5
     path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
