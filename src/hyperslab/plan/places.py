@@ -245,12 +245,12 @@ class Pair:
             f"{self.other_source.label} reaches from {ends[0]}",
             f"the source reaches from {ends[1]}",
         ]
-        for one in (self.other_source, self.source):
-            if is_assumed(one.header.attributes):
-                told.append(
-                    f"{one.label} says no place (sform and qform code 0), so that one around its"
-                    " middle is taken: if its voxels are those of the other, give it that affine"
-                )
+        told += [
+            f"{one.label} says no place (sform and qform code 0), so that one around its middle is"
+            " taken: if its voxels are those of the other, give it that affine"
+            for one in (self.other_source, self.source)
+            if is_assumed(one.header.attributes)
+        ]
         sizes = (_sizes(image), _sizes(grid))
         if sizes[0] != sizes[1]:
             told.append(f"voxels of {sizes[0]} and {sizes[1]} mm")
