@@ -294,3 +294,35 @@ def test_parts_of_minc_images(tmp_path: Path, key: dict[str, slice], keep: bool,
 def test_the_affine_of_an_unknown_array_stays_unknown() -> None:
     with pytest.raises(UsageError, match="no affine"):
         _ = xarray.DataArray([1]).hyperslab.affine
+
+
+ENGINES = {
+    "nc": (None, "netcdf4", "h5netcdf", "hyperslab"),
+    "h5": (None, "netcdf4", "h5netcdf", "hyperslab"),
+    "zarr": (None, "zarr"),
+}
+
+
+@pytest.mark.parametrize("turn", [None, TURNED], ids=["straight", "oblique"])
+@pytest.mark.parametrize("end", ENGINES)
+def test_converted_images_are_opened_by_any_engine(tmp_path: Path, turn: Any, end: str) -> None:
+    whole = series(tmp_path / "a.nii", turn)
+    hyperslab.convert(tmp_path / "a.nii", tmp_path / f"a.{end}", engine="serial")
+    for engine in ENGINES[end]:
+        with xarray.open_dataset(tmp_path / f"a.{end}", engine=engine) as dataset:
+            assert dataset.t.values[0] == 1
+            np.testing.assert_array_equal(dataset.data, np.asarray(whole.dataobj))
+            np.testing.assert_allclose(dataset.data.hyperslab.affine, whole.affine, rtol=1e-6)
+
+
+@pytest.mark.parametrize("end", ENGINES)
+def test_converted_images_are_saved_by_xarray(tmp_path: Path, end: str) -> None:
+    whole = series(tmp_path / "a.nii")
+    hyperslab.convert(tmp_path / "a.nii", tmp_path / f"a.{end}", engine="serial")
+    with xarray.open_dataset(tmp_path / f"a.{end}") as dataset:
+        x = whole.affine[0, 0] * 3 + whole.affine[0, 3]
+        found = dataset.data.sel(x=x + 0.1, method="nearest")
+        np.testing.assert_array_equal(found, np.asarray(whole.dataobj)[3])
+        dataset.isel(x=FLIP).to_netcdf(tmp_path / "part.nc")
+    made = converted(f"{tmp_path / 'part.nc'}::data", tmp_path)
+    assert_alike(made, sliced(whole, (FLIP,)))

@@ -32,6 +32,7 @@ ERROR = "26/11/24 04:04:22 ERROR Executor: out of memory\n"
         (" \n\n", "processes", False),
         (TRACEBACK, "processes", False),
         (TRACEBACK + "part is 0\n", "processes", True),
+        (TRACEBACK + "2\n", "processes", True),
         (SPARK, "spark", False),
         (SPARK + TRACEBACK, "spark", False),
         (SPARK + ERROR, "spark", True),

@@ -241,7 +241,7 @@ def test_written_blocks_carry_their_affine(tmp_path: Path) -> None:
     with h5py.File(sink.path) as file:
         assert_same(file["data"][()], values[slab.slices()])
         np.testing.assert_array_equal(
-            file["data"].attrs["affine"] @ [0, 1, 1, 1], affine @ [1, 1, 2, 1]
+            file["data"].attrs["affine"].reshape(4, 4) @ [0, 1, 1, 1], affine @ [1, 1, 2, 1]
         )
 
 

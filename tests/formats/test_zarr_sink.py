@@ -161,7 +161,7 @@ def test_xarray_opens_what_has_a_name(name: str, version: int, tmp_path: Path) -
         "list": [0, 1, 2],
         "bytes": "text",
         "number": 0.5,
-        "affine": AFFINE,
+        "affine": np.ravel(AFFINE).tolist(),
         "affine_dims": "time y x",
         "affine_shape": list(SHAPE),
     }

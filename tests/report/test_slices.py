@@ -196,6 +196,22 @@ def test_a_page_shows_the_mask_of_its_run(tmp_path: Path) -> None:
     assert [shown.slices[0].png[25] for shown in pictured(run, plan)] == [0, 0]
 
 
+def test_a_page_shows_the_edge_above_the_number_that_was_asked_for(tmp_path: Path) -> None:
+    image: Any = nib.load(ANATOMICAL)
+    inner = np.zeros(image.shape, "f4")
+    inner[8:20, 8:30, 5:20] = 1
+    mask = save(tmp_path / "mask.nii", inner, image.affine)
+    likely = save(tmp_path / "likely.nii", 0.3 + 0.4 * inner, image.affine)
+    line = ("run", "stats", ANATOMICAL, "--engine", "serial", "-q")
+    succeed(*line, "--mask", mask, "-o", tmp_path / "a")
+    succeed(*line, "--mask", likely, "-p", "mask_above=0.5", "-o", tmp_path / "b")
+    found = []
+    for run in (tmp_path / "a/.hyperslab/run-0001", tmp_path / "b/.hyperslab/run-0001"):
+        (shown,) = pictured(run, json.loads((run / "plan.json").read_text()))
+        found.append([one.png for one in shown.slices])
+    assert found[0] == found[1]
+
+
 def test_what_is_no_image_or_too_large_has_none(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros((5, 5, 5))

@@ -239,3 +239,12 @@ def test_time_is_left_alone_wherever_it_is(tmp_path: Path) -> None:
     assert step.scale == (1, 2, 2, 2)
     with pytest.raises(UsageError, match="or 3 of them"):
         workloads.build("smooth", series, {"sigma": (1.0, 2.0)})
+
+
+def test_a_filter_far_wider_than_the_array_is_refused(tmp_path: Path) -> None:
+    fine = np.diag([0.035, 0.035, 0.035, 1])
+    saved(tmp_path / "fine.nii", np.ones((10, 11, 12), "f4"), fine)
+    source = Pipeline(tmp_path / "fine.nii")
+    with pytest.raises(UsageError, match=r"reaches 291 x 291 x 291 voxels .* has 10 x 11 x 12: "):
+        workloads.build("smooth", source, {"fwhm": "6mm"})
+    workloads.build("smooth", Pipeline(np.ones((9, 9, 1), "f4")), {"sigma": 3.0})

@@ -135,7 +135,7 @@ def test_files_hold_the_volume(format: str, blocks: int | None, tmp_path: Path) 
 def load(path: Path) -> tuple[Array, Array]:
     if path.suffix == ".h5":
         with h5py.File(path) as file:
-            return file["data"][...], file["data"].attrs["affine"]
+            return file["data"][...], file["data"].attrs["affine"].reshape(4, 4)
     image: Any = nib.load(path)
     assert image.header.get_slope_inter() in ((1, 0), (None, None))
     return np.asarray(image.dataobj), image.affine

@@ -68,7 +68,7 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
         for text in staging_lines(result.trace.meta):
             typer.echo(f"staging    {text}")
-        typer.echo(f"outputs    {_outputs(result, out)}")
+        typer.echo(f"outputs    {_outputs(result, out, verb)}")
         folder = _as_given(result.folder, out)
         typer.echo(f"records    {folder.parent}")
         report = f"not written; write it with: hyperslab report {shlex.quote(str(folder))}"
@@ -104,7 +104,7 @@ def _printed(result: Result, log: Path, out: Path | str) -> str:
     return f"{amount}, by {who}: {_as_given(log, out)}"
 
 
-def _outputs(result: Result, out: Path | str) -> str:
+def _outputs(result: Result, out: Path | str, verb: str) -> str:
     """The files that there are now, in words."""
     if _is_replacing(result):
         return f"none: what was in {out} stays until all that replaces it is there"
@@ -112,7 +112,15 @@ def _outputs(result: Result, out: Path | str) -> str:
         return f"{show_count(len(result.outputs), 'file')} in {out}"
     if result.outputs:
         return str(out)
+    if _is_in_vain(result, verb):
+        return f"none: {out} is not complete"
     return f"none: {out} is not complete, what is done of it is kept for --resume"
+
+
+def _is_in_vain(result: Result, verb: str) -> bool:
+    """Whether tasks have failed at values that fail whenever they are tried."""
+    errors = {one.error for one in result.failures}
+    return verb == "convert" and errors == {"BlockError"}
 
 
 def _is_replacing(result: Result) -> bool:
@@ -182,7 +190,7 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     """What to do about failures; values that a conversion cannot write stay what they are, however
     often it tries.
     """
-    if verb == "convert" and all(one.error == "BlockError" for one in result.failures):
+    if _is_in_vain(result, verb):
         return (
             "another attempt would fail too: choose another --dtype or format with --overwrite to"
             f" start over, or remove what was written with 'hyperslab clean {out}'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +12,19 @@ from typing import Any
 
 from hyperslab.blocks.view import open as open_view
 from hyperslab.driver.options import Options, chosen
-from hyperslab.driver.prepare import prepare
+from hyperslab.driver.prepare import Prepared, prepare
+from hyperslab.driver.printed import printed_lines
+from hyperslab.driver.result import Result, checked
 from hyperslab.driver.run import run
+from hyperslab.engines.facts import facts_of
 from hyperslab.errors import HyperslabError, UsageError, told_in_python
 from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.pipeline import Pipeline, Reduce
 from hyperslab.plan.settings import Settings
+from hyperslab.units import show_count
+
+MOST_LINES = 1000
+"Lines of what functions have printed that are shown."
 
 
 @told_in_python
@@ -32,7 +41,7 @@ def compute(pipeline: Pipeline, settings: Settings) -> Any:
         raise UsageError("--overwrite: compute() keeps no files, so there is nothing to replace")
     if isinstance(pipeline.end, Reduce):
         with _nothing_to_resume(), tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
-            return run(pipeline, options, out=Path(folder) / "out").value
+            return _ran(pipeline, options, out=Path(folder) / "out").value
     if pipeline.end is not None:
         raise UsageError("compute() after write(): run the pipeline, or leave write() out")
     with _nothing_to_resume():
@@ -55,7 +64,7 @@ def _computed(pipeline: Pipeline, options: Options) -> Any:
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume")
         prepared = prepare(written, options)
-        run(written, options, prepared=prepared)
+        _ran(written, options, prepared=prepared)
         job = prepared.plan.stages[-1].job
         assert job.output is not None
         views = [open_view(volume.sink.path, "stored") for volume in job.output.volumes]
@@ -66,3 +75,27 @@ def _computed(pipeline: Pipeline, options: Options) -> Any:
     if len(arrays) == len(names):
         return dict(zip(names, arrays, strict=True))
     return arrays
+
+
+def _ran(
+    pipeline: Pipeline,
+    options: Options,
+    out: Path | None = None,
+    prepared: Prepared | None = None,
+) -> Result:
+    """Run a pipeline and show what its functions have printed, since the file of that is temporary.
+    Raises what `hyperslab.run` raises.
+    """
+    result = run(pipeline, options, out=out, prepared=prepared, check=False)
+    if result.printed is not None:
+        own_lines = facts_of(options.engine).own_lines
+        _show(printed_lines(result.printed, result.failures, own_lines))
+    return checked(result)
+
+
+def _show(lines: Iterator[str]) -> None:
+    sys.stdout.writelines(itertools.islice(lines, MOST_LINES))
+    left = sum(1 for _ in lines)
+    if left:
+        more = show_count(left, "further line")
+        sys.stdout.write(f"... and {more}: hyperslab.run keeps all in the file result.printed\n")

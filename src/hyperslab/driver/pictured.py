@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +24,8 @@ from hyperslab.storage.location import is_remote
 
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp")
 "Ends of the names of pictures that browsers show."
+_ABOVE = "mask_above"
+"Parameter of functions that says above which number a mask is inside."
 MOST_MADE = 5000
 "Pictures on a page at most."
 
@@ -34,10 +37,11 @@ def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
     """
     found = []
     mask = _mask(plan)
+    above = _above(plan)
     for what, url in _files(folder, plan):
         try:
             source = open_source(url)
-            shown = slices(source, mask)
+            shown = slices(source, mask, above)
         except (HyperslabError, OSError):
             continue
         note = left_out(source, shown)
@@ -78,6 +82,17 @@ def _mask(plan: Mapping[str, Any]) -> ArraySource | None:
         return open_source(url)
     except (HyperslabError, OSError):
         return None
+
+
+def _above(plan: Mapping[str, Any]) -> float | None:
+    """The number above which the mask is inside, where a function of the run has one."""
+    asked = plan.get("summary", {})
+    for function in (*asked.get("steps", ()), asked.get("end", {})):
+        said = function.get("params", {}).get(_ABOVE)
+        if said is not None:
+            with suppress(ValueError):  # a parameter of another meaning
+                return float(said)
+    return None
 
 
 def _first(plan: Mapping[str, Any], name: str) -> str:

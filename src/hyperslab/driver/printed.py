@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hyperslab.report.failures import Failed
@@ -13,15 +13,23 @@ MOST_NBYTES = 2**24
 
 
 def says_more(log: Path, failures: Sequence[Failed], own: str = "") -> bool:
-    """Whether a log has a line that is not empty, not told by a failure's message or traceback, and
-    not of the engine's own, which the regular expression `own` matches from their start.
-    """
+    """Whether a log has a line of functions that is not empty."""
     if log.stat().st_size > MOST_NBYTES:
         return True
-    told = "\n".join(text for one in failures for text in (one.message, one.traceback))
+    return any(line.strip() for line in printed_lines(log, failures, own))
+
+
+def printed_lines(log: Path, failures: Sequence[Failed], own: str = "") -> Iterator[str]:
+    """Lines of a log that are in no failure's message or traceback, and not the engine's own, which
+    the regular expression `own` matches from their start.
+    """
+    texts = [text for one in failures for text in (one.message, one.traceback)]
+    told = {line.strip() for text in texts for line in text.splitlines()} - {""}
     with log.open(encoding="utf-8", errors="replace") as lines:
-        texts = (line.strip() for line in lines)
-        return any(text not in told and not _matches(own, text) for text in texts if text)
+        for line in lines:
+            text = line.strip()
+            if text not in told and not _matches(own, text):
+                yield line
 
 
 def _matches(own: str, text: str) -> bool:

@@ -91,17 +91,18 @@ class Result:
         if self.outputs:
             told.append(show_count(len(self.outputs), "output"))
         told.append(show_seconds(self.summary.makespan_s))
+        if self.printed is not None:
+            told.append(f"printed lines in {self.printed.name}")
         return f"<hyperslab.Result: {', '.join(told)}, records in {self.folder}>"
 
     def _repr_html_(self) -> str:
         outputs = ""
         if self.outputs:
-            files = show_count(len(self.outputs), "file")
-            outputs = f"{files} in {self.folder.parent.parent}"
-        page = ""
-        if self.page is not None:
-            page = str(self.page)
-        more = {"outputs": outputs, "report": page}
+            written = show_count(len(self.outputs), "file")
+            outputs = f"{written} in {self.folder.parent.parent}"
+        files = {"printed": self.printed, "report": self.page}
+        named = {name: str(path) for name, path in files.items() if path is not None}
+        more = {"outputs": outputs, **named}
         groups = grouped(self.failures)
         title = f"run {self.state}"
         return run_html(title, self.trace, self.summary, groups, more)

@@ -140,7 +140,7 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     placed = is_image or not np.array_equal(affine, np.eye(4))  # else places count voxels
     said: dict[str, Any] = {}
     if placed:
-        said[AFFINE] = affine
+        said[AFFINE] = np.ravel(affine)
         said |= _marks(header, shape)
     units = header.attributes.get("units")
     if is_image and isinstance(units, tuple):

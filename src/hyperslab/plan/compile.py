@@ -43,6 +43,8 @@ _MODERATE_NBYTES = 2**30
 """Memory of a task up to which fewer blocks are worth it: what the kernel clears beyond costs more
 than inflating a stream again.
 """
+_CAST = "hyperslab.workloads.cast:cast"
+"The function by which a conversion gets another dtype: no function of its user's."
 _WORTH = 1.25
 "Smaller blocks are taken for reading up to this many times the least."
 
@@ -111,7 +113,7 @@ class Plan:
         named = [
             step["function"]
             for step in (*self.summary["steps"], self.summary["end"])
-            if "function" in step
+            if step.get("function", _CAST) != _CAST
         ]
         done = [called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]

@@ -394,7 +394,8 @@ class Pipeline:
 
     def compute(self, **settings: Unpack[Settings]) -> Any:
         """Run it and return the result in memory: the value of a reduction, otherwise the array
-        that the steps make, and a list of arrays where there are several sources.
+        that the steps make, and a list of arrays where there are several sources. What functions
+        have printed is shown at the end.
 
         `settings` are those of `hyperslab.run`, whose errors it raises.
         """

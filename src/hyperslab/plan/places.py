@@ -19,7 +19,8 @@ from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
-from hyperslab.formats.nifti.space import orientation
+from hyperslab.formats.nifti.space import is_assumed, orientation
+from hyperslab.formats.table import facts_of
 
 _LEAST_DEGREES = 0.05
 _REMEDY = (
@@ -46,7 +47,8 @@ class Pair:
         """Axis of the source that each of the input's lies along.
 
         Where both are placed by affines, axes of space lie along axes of space; those that are
-        lacking go by the names of axes, or else are the last or the first ones, as extents tell.
+        lacking go by the names of axes, or else are the last or the first ones, as extents tell. So
+        do all axes of arrays that are not placed, where their formats name them.
         Raises UsageError for an input that has more axes, or could lie in two ways.
         """
         few = len(self.other.shape)
@@ -60,8 +62,20 @@ class Pair:
             along = dict(zip(self.own_space, self.whole.header.space, strict=False)) | dict(further)
             return tuple(along[axis] for axis in range(few))
         if few == many:
-            return tuple(range(many))
+            return self._reordered_axes() or tuple(range(many))
         return self._named_axes() or self._axes_by_extent()
+
+    def _reordered_axes(self) -> tuple[int, ...]:
+        """Axes of an input that has as many as the source, by their names, where the formats of
+        both name axes and extents agree; () where they do not.
+        """
+        sources = (self.source, self.other_source)
+        if not all(facts_of(source.format).has_named_axes for source in sources):
+            return ()
+        named = self._named_axes()
+        if not named or not self._fits(named):
+            return ()
+        return named
 
     def _named_axes(self) -> tuple[int, ...]:
         names = self.source.dims
@@ -169,11 +183,22 @@ class Pair:
         if few > len(self.whole.shape):
             return UsageError(f"{text}: give the one with more axes as the source")
         if not self.are_placed or self.is_in_place(tuple(range(few))):
+            if self._is_reordered():
+                return UsageError(
+                    f"{text}: its axes seem to be in another order than the source's: transpose it"
+                )
             return UsageError(
                 f"{text}: they must be the same, except for axes that the input lacks (a mask for"
                 " a time series needs no time axis)"
             )
         return self._elsewhere(f"{text}, and lies elsewhere")
+
+    def _is_reordered(self) -> bool:
+        """Whether the input has the extents of the source's first or last axes in another order."""
+        own = self.other.shape
+        absent = len(self.whole.shape) - len(own)
+        ends = {self.whole.shape[: len(own)], self.whole.shape[absent:]}
+        return own not in ends and sorted(own) in [sorted(end) for end in ends]
 
     def _elsewhere(self, headline: str) -> UsageError:
         """The error for an input in another place, with a line for each difference."""
@@ -219,6 +244,12 @@ class Pair:
         told = [
             f"{self.other_source.label} reaches from {ends[0]}",
             f"the source reaches from {ends[1]}",
+        ]
+        told += [
+            f"{one.label} says no place (sform and qform code 0), so that one around its middle is"
+            " taken: if its voxels are those of the other, give it that affine"
+            for one in (self.other_source, self.source)
+            if is_assumed(one.header.attributes)
         ]
         sizes = (_sizes(image), _sizes(grid))
         if sizes[0] != sizes[1]:

@@ -16,9 +16,16 @@ Read = Callable[[Hyperslab], Array]
 "Reads a region of the mask."
 
 
-def inside(image: ArraySource, slab: Hyperslab, mask: ArraySource, read: Read) -> Bools:
+def inside(
+    image: ArraySource,
+    slab: Hyperslab,
+    mask: ArraySource,
+    read: Read,
+    above: float | None = None,
+) -> Bools:
     """Say which voxels of a region of an image lie inside a mask: where the voxel of the mask that
-    is nearest in space is neither 0 nor NaN. Returns an array of the region's shape.
+    is nearest in space is above a number, or without one neither 0 nor NaN. Returns an array of the
+    region's shape.
 
     A mask without a place in space lies voxel on voxel. Of further axes the mask's first is taken.
     """
@@ -34,8 +41,14 @@ def inside(image: ArraySource, slab: Hyperslab, mask: ArraySource, read: Read) -
         count = (*map(int, last - first + 1), *[1] * more)
         block = np.asarray(read(Hyperslab(start, count))).reshape(count[:3])
         values = block[tuple(voxels[:, is_there] - first[:, None])]
-        found[is_there] = (values > 0) | (values < 0)  # NaN is neither
+        found[is_there] = _is_inside(values, above)
     return found.reshape(slab.count)
+
+
+def _is_inside(values: Array, above: float | None) -> Bools:
+    if above is not None:
+        return np.asarray(values > above)
+    return np.asarray((values > 0) | (values < 0))  # NaN is neither
 
 
 def can_lie_on(mask: ArraySource, image: ArraySource) -> bool:

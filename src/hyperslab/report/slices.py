@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -96,15 +97,18 @@ class _Cut:
     size_mm: tuple[float, float]
 
 
-def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice, ...]:
-    """Three slices of an image, with the edge of a mask that is quick to read; fewer where one is
-    too thin to be seen or takes too long to read, none of an array that is no image.
+def slices(
+    source: ArraySource, mask: ArraySource | None = None, above: float | None = None
+) -> tuple[Slice, ...]:
+    """Three slices of an image, with the edge of a mask that is quick to read, which is inside
+    above a number, or where it is not 0; fewer where one is too thin to be seen or takes too long
+    to read, none of an array that is no image.
 
     Raises what `reading.read` does.
     """
     return tuple(
         Slice(cut.plane, png(grey, outline), cut.size_mm)
-        for cut, grey, outline in _seen(source, mask)
+        for cut, grey, outline in _seen(source, mask, above)
     )
 
 
@@ -141,7 +145,9 @@ def _centred(pixels: Array) -> Array:
     return np.pad(pixels, ((above, missing - above), (0, 0)))
 
 
-def _seen(source: ArraySource, mask: ArraySource | None) -> list[tuple[_Cut, Pixels, Bools | None]]:
+def _seen(
+    source: ArraySource, mask: ArraySource | None, above: float | None = None
+) -> list[tuple[_Cut, Pixels, Bools | None]]:
     """The slices of an image that can be shown, as greys, and the edge of the mask in each."""
     if not _can_be_shown(source):
         return []
@@ -154,7 +160,9 @@ def _seen(source: ArraySource, mask: ArraySource | None) -> list[tuple[_Cut, Pix
     if not found:
         return []
     low, high = _window([block for _, block in found])
-    return [(cut, _grey(block, low, high), _outline(cut, source, mask)) for cut, block in found]
+    return [
+        (cut, _grey(block, low, high), _outline(cut, source, mask, above)) for cut, block in found
+    ]
 
 
 def left_out(source: ArraySource, shown: Sequence[Slice]) -> str:
@@ -194,7 +202,9 @@ def _or(words: Sequence[str]) -> str:
     return " or ".join(words)
 
 
-def _outline(cut: _Cut, source: ArraySource, mask: ArraySource | None) -> Bools | None:
+def _outline(
+    cut: _Cut, source: ArraySource, mask: ArraySource | None, above: float | None
+) -> Bools | None:
     """The pixels of a slice on the edge of the mask; None without one that is quick to read."""
     if mask is not None:
         mask = space_first(mask)
@@ -204,7 +214,8 @@ def _outline(cut: _Cut, source: ArraySource, mask: ArraySource | None) -> Bools 
     if not _is_cheap(mask, [whole]):
         return None
     values = _values_of(mask)
-    inner = inside(source, cut.slab, mask, lambda slab: reading.read(mask, slab, values=values))
+    read = partial(reading.read, mask, values=values)
+    inner = inside(source, cut.slab, mask, read, above)
     return edge(_turned(cut, inner) > 0)
 
 

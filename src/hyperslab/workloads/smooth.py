@@ -44,6 +44,10 @@ FWHM_PER_SIGMA = 2 * math.sqrt(2 * math.log(2))
 "Full width at half maximum of a Gaussian, in standard deviations."
 _MM = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*mm\s*")
 _PIECE_NBYTES = 2**20
+_MOST_SURROUNDINGS = 16**3
+"""Times that an array with its halo may be larger than without: sigma is then about twice as long
+as each of three axes.
+"""
 
 
 def build(
@@ -64,6 +68,7 @@ def build(
     if not 0 < truncate < float("inf"):
         raise UsageError(f"--param truncate={truncate:g}: give a number above 0")
     radii = tuple(_radius(s, truncate) for s in sigmas)
+    _require_room(pipeline, radii)
     params = {"sigmas": sigmas, "truncate": truncate}
     halo = (*radii, *(0,) * (ndim - len(radii)))
     return pipeline.map(
@@ -123,6 +128,20 @@ def _along_space(pipeline: Pipeline, told: str, asked: tuple[float, ...]) -> tup
         space = len(axes_of_space(pipeline.source.dims, ndim))
         raise UsageError(f"--param {told}: give one number of at least 0, or {space} of them")
     return found
+
+
+def _require_room(pipeline: Pipeline, radii: tuple[int, ...]) -> None:
+    """Raise UsageError for a filter that reaches so far beyond an array that it would take for ever
+    to mirror it.
+    """
+    for whole in pipeline.source.wholes:
+        axes = [(n, radius) for n, radius in zip(whole.shape, radii, strict=False) if n]
+        if math.prod((n + 2 * radius) / n for n, radius in axes) > _MOST_SURROUNDINGS:
+            reach = " x ".join(str(radius) for _, radius in axes)
+            raise UsageError(
+                f"smooth reaches {reach} voxels to each side, and {whole.name} has"
+                f" {' x '.join(str(n) for n, _ in axes)}: give a smaller sigma, fwhm or truncate"
+            )
 
 
 def gaussian(block: Array, sigmas: tuple[float, ...], truncate: float = 4.0) -> Array:

@@ -78,7 +78,8 @@ def real_values(path: Path) -> tuple[Array, Array]:
     if path.suffix == ".h5":
         with h5py.File(path) as file:
             name = formats.only_array(str(path))
-            return h5py_real(file[name]), np.asarray(file[name].attrs.get("affine", np.eye(4)))
+            affine = file[name].attrs.get("affine", np.eye(4))
+            return h5py_real(file[name]), np.reshape(affine, (4, 4))
     with netCDF4.Dataset(path) as netcdf:
         (variable,) = [
             one for name, one in netcdf.variables.items() if name not in netcdf.dimensions

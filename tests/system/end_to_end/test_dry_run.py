@@ -284,7 +284,7 @@ def test_a_halo_that_is_nearly_all_of_a_task_is_to_be_smaller(
 
 def test_a_halo_of_a_builtin_is_made_smaller_by_its_parameters(image: Path, tmp_path: Path) -> None:
     command = ("run", "smooth", image, "-o", tmp_path / "out", "--dry-run", "-p")
-    refused = call(*command, "sigma=2000").err
+    refused = call(*command, "sigma=250", "--memory", "1GB").err
     assert "use other parameters of smooth, for a smaller halo (smaller blocks" in refused
     assert call(*command, "sigma=1").code == 0
 

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import h5py
 import nibabel as nib
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from nibabel.processing import resample_from_to
 
 import hyperslab
 from hyperslab.arrays import Array
+from hyperslab.errors import UsageError
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     DATA,
@@ -250,6 +252,15 @@ def test_what_lies_elsewhere_is_refused_with_both_places(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_mask_that_says_no_place_is_told_so(mine: Path, tmp_path: Path) -> None:
+    image: Any = nib.Nifti1Image(np.ones((33, 41, 25), np.uint8), None)  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "mask.nii")
+    given = ("--mask", tmp_path / "mask.nii", "-o", tmp_path / "out")
+    done = call("run", f"{mine}:inside", ANATOMICAL, *given)
+    assert done.code == 2
+    assert f"\n    {tmp_path / 'mask.nii'} says no place (sform and qform code 0)" in done.err
+
+
 def test_rounded_affines_are_the_same_place(mine: Path, tmp_path: Path) -> None:
     affine = affine_of(ANATOMICAL) + 1e-5
     path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
@@ -376,3 +387,44 @@ def test_a_mask_in_another_order_goes_with_a_series(mine: Path, tmp_path: Path) 
     succeed("run", "stats", FUNCTIONAL, "-o", tmp_path / "o", "--mask", path, *SERIAL)
     found = json.loads((tmp_path / "o" / "stats.json").read_text())
     assert found["sum"] == pytest.approx(real_values_of(FUNCTIONAL)[mask > 0].sum())
+
+
+def named(path: Path, values: Array, names: str) -> str:
+    """Write an HDF5 file whose axes have names of a letter."""
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("a", data=values)
+        for axis, name in enumerate(names):
+            dataset.dims[axis].label = name
+    return f"{path}::a"
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "order"),
+    [
+        ((6, 6, 6), "qpr", (1, 0, 2)),
+        ((4, 5, 6), "rpq", (2, 0, 1)),
+        ((4, 5, 6), "qpr", (0, 1, 2)),  # extents say that these names are wrong
+        ((6, 6, 6), "abc", (0, 1, 2)),
+    ],
+)
+def test_axes_of_arrays_without_a_place_go_by_their_names(
+    tmp_path: Path, shape: tuple[int, ...], names: str, order: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(1, 999, shape)
+    mask = rng.integers(0, 2, shape, dtype="u1")
+    source = named(tmp_path / "values.h5", values, "pqr")
+    other = named(tmp_path / "mask.h5", mask.transpose(order), names)
+    pipeline = hyperslab.Pipeline(source, mask=other).map(lambda block, mask: block * mask)
+    found = pipeline.compute(engine="serial", blocks="2x1x3")
+    assert np.array_equal(found, values * mask)
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 4), (5, 4, 6), (7, 6, 5)])
+def test_a_mask_whose_axes_have_no_names_and_another_order_is_told_so(
+    shape: tuple[int, ...],
+) -> None:
+    pipeline = hyperslab.Pipeline(np.ones((4, 5, 6, 7)), mask=np.ones(shape))
+    pipeline = pipeline.map(lambda block, mask: block * mask)
+    with pytest.raises(UsageError, match="its axes seem to be in another order than the source's"):
+        pipeline.compute(engine="serial")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hyperslab
+from hyperslab.driver import computing
 from tests.system.end_to_end.command import ANATOMICAL, call
 
 TALKING = """
@@ -17,6 +18,10 @@ def talking(block):
 
 def silent(block):
     return block
+
+def failing(block):
+    print("on its way")
+    return block.missing
 """
 
 
@@ -48,3 +53,20 @@ def test_python_knows_it_as_well(mine: Path, tmp_path: Path) -> None:
     result = hyperslab.run(pipeline, blocks=2, workers=1, report=False)
     assert result.printed is not None
     assert result.printed.read_text().count("a block of") == 2
+    assert str(result.printed) in result._repr_html_()
+    assert ", printed lines in worker.log, records in " in repr(result)
+
+
+def test_what_is_printed_while_an_array_is_computed_is_shown(
+    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computing, "MOST_LINES", 3)
+    pipeline = hyperslab.Pipeline(ANATOMICAL)
+    pipeline.map(f"{mine}:talking").compute(blocks=2, workers=1)
+    shown = capsys.readouterr().out
+    assert shown.startswith("a block of (33, 41, ")
+    assert shown.count("a block of") == 2
+    assert "\n... and 1 further line: hyperslab.run keeps all in the file" in shown
+    with pytest.raises(hyperslab.TasksFailed, match="has no attribute 'missing'"):
+        pipeline.map(f"{mine}:failing").compute(blocks=1, workers=1)
+    assert capsys.readouterr().out == "on its way\n"

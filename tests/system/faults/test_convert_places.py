@@ -106,10 +106,12 @@ def test_remedies_are_options_that_convert_has(source: Path) -> None:
     said = refusal("convert", source, source.parent / "file", "--blocks", 2, "-q")
     assert f"{source.parent / 'file'} is a file: give a directory" in said
     assert "-o" not in said.split()
-    failed = call("convert", source, out / "new.h5", "--dtype", "uint8", "-q", "--engine", "serial")
+    line = ("convert", source, out / "new.h5", "--dtype", "uint8", "--engine", "serial")
+    failed = call(*line, "--no-report")
     assert failed.code == 1
     assert "choose another --dtype" in failed.err
-    assert "--resume" not in failed.err
+    assert f"\nconverting {source.name}: " in failed.out
+    assert "--resume" not in failed.err + failed.out
     assert call("clean", out / "new.h5").code == 0
     assert list(out.iterdir()) == [], "as the sentence says"
 

@@ -22,8 +22,8 @@ from hyperslab.formats.conventions.packing import text_of
 from hyperslab.formats.conventions.variables import Coordinate
 
 AFFINE = "affine"
-"""(4, 4): voxels of the uncut image to millimetres; in netCDF, whose attributes have one axis, its
-16 numbers row by row.
+"""Voxels of the uncut image to millimetres, as 16 numbers, row by row: attributes of netCDF have
+one axis, and libnetcdf opens no HDF5 file that has others. One of (4, 4) is read, too.
 """
 AFFINE_DIMS = "affine_dims"
 "Names of the axes of the uncut image that its affine places, in their order, with blanks between."

@@ -2,8 +2,8 @@
 cannot be said so.
 
 The chunk table is exact or absent: `eligible` names the first of many reasons for which a dataset
-is left to h5py. A dataset keeps its place in an attribute 'affine' (4, 4); without it a block's
-place is counted in voxels.
+is left to h5py. A dataset keeps its place in an attribute 'affine', 16 numbers; without it a
+block's place is counted in voxels.
 
 netCDF-4 and MINC2 files are HDF5 files: `packing` and `minc` say what their values mean and what
 their axes are.

@@ -253,7 +253,7 @@ def packing_attributes(
 
 def _unsaid(path: str, why: str) -> UsageError:
     return UsageError(
-        f"{path}: HDF5 cannot say what these stored values mean ({why}): use --values real"
+        f"{path}: HDF5 cannot say what these stored values mean ({why}); use --values real"
     )
 
 

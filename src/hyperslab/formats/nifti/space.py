@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,11 @@ def orientation(affine: Array) -> str:
 
     codes = aff2axcodes(affine)  # type: ignore[no-untyped-call]
     return "".join(code or "?" for code in codes)
+
+
+def is_assumed(attributes: Mapping[str, Any]) -> bool:
+    """Whether the file that these attributes are of says no place of its image, for which readers
+    then take one around its middle: neither by an sform nor by a qform.
+    """
+    codes = [attributes.get(name) for name in ("sform_code", "qform_code")]
+    return codes == [0, 0]

@@ -305,7 +305,7 @@ def _packing(sink: ArraySink) -> dict[str, Any]:
 
 def _unsaid(sink: ArraySink, why: str) -> UsageError:
     return UsageError(
-        f"{sink.path}: Zarr cannot say what these stored values mean ({why}): use --values real"
+        f"{sink.path}: Zarr cannot say what these stored values mean ({why}); use --values real"
     )
 
 
