@@ -71,7 +71,7 @@ def _by_scratch(
 
 
 def _slowdowns(evidence: Evidence, slow: str, fast: str, **others: Level) -> Ratios:
-    return ratios_of(evidence, "scratch", slow, fast, **others)
+    return ratios_of(evidence, "scratch", slow, fast, ROUND, **others)
 
 
 def _at_most(found: Mapping[str, Ratios]) -> Judged:
