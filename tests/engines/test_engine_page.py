@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bench_engines, engine_tables, engine_page, quiet
+from benchmarks import bench_engines, engine_page, engine_tables, quiet
 from benchmarks.bench_engines import load
 from benchmarks.same_blocks import require_same_blocks
 from tests.system.faults.command import make_volume
