@@ -29,7 +29,8 @@ ATTEMPTS = 3
 "Other programs may slow one of two measurements; never always the same one."
 OF_WRITES = 0.1
 """Share of a rate of writing by which a disk that is nearly as fast as memory may seem faster to
-fio: it writes one buffer again and again, which is then in the processor's cache.
+fio: it writes one buffer again and again, which is then in the processor's cache. To fill it anew
+(--refill_buffers) is counted, and halved the rate.
 """
 MB = 10**6
 
