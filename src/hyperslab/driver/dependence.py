@@ -1,7 +1,7 @@
 """Dependence: along which axes what functions make depends on where their blocks are cut, tried on
 made-up numbers.
 
-The steps run on a sample and on a part from its middle. Where they make other values of the part
+The steps run on a sample and on a part from amid it. Where they make other values of the part
 than of the same voxels within the sample, they need more of their surroundings than a block holds.
 Functions that make other values of the same block each time are not judged. The trial finds what it
 finds: a function of which it says nothing may still depend on the blocks of other data.
@@ -64,10 +64,10 @@ def _are_same(
     axes: Sequence[Axes],
     cut: Sequence[int],
 ) -> bool | None:
-    """Whether the steps make of the middle along some axes what they make of it within the sample;
-    None where they fail on the middle, which may be too small for them.
+    """Whether the steps make of a part along some axes what they make of it within the sample; None
+    where they fail on the part, which may be too small for them.
     """
-    slab = _middle(sample.slab, cut)
+    slab = _amid(sample.slab, cut)
     with suppress(Exception):  # its tasks will tell what a function raises
         made = _made(steps, sample.part(slab), axes)
         regions = [each.region(slab).slices() for each in axes]
@@ -76,11 +76,21 @@ def _are_same(
     return None
 
 
-def _middle(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:
-    """The slab without a quarter on both sides of some axes."""
-    margins = [n // 4 * (axis in cut) for axis, n in enumerate(slab.count)]
-    counts = tuple(n - 2 * margin for n, margin in zip(slab.count, margins, strict=True))
-    return Hyperslab(tuple(margins), counts)
+def _amid(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:
+    """The slab without about a quarter on both sides of some axes."""
+    margins = [_margins(n) if axis in cut else (0, 0) for axis, n in enumerate(slab.count)]
+    counts = tuple(n - low - high for n, (low, high) in zip(slab.count, margins, strict=True))
+    return Hyperslab(tuple(low for low, _ in margins), counts)
+
+
+def _margins(n: int) -> tuple[int, int]:
+    """What of an axis lies before and behind the part: an odd number, and one more, so that what
+    mirrors a block, halves it, or takes every second plane makes other values of the part.
+    """
+    low = (n // 4 - 1) | 1
+    if n == _LEAST_EXTENT:
+        return low, low
+    return low, low + 1
 
 
 def _made(steps: Sequence[Step], sample: Sample, axes: Sequence[Axes]) -> list[Array]:

@@ -232,7 +232,13 @@ def _can_be_shown(source: ArraySource) -> bool:
         return False
     is_real = source.stored.kind in "biuf"
     is_plane = source.ndim > 2 and sum(source.shape[axis] > 1 for axis in source.header.space) > 1
-    return is_real and is_plane and bool(np.isfinite(np.asarray(source.header.affine)).all())
+    return is_real and is_plane and _has_extent(np.asarray(source.header.affine))
+
+
+def _has_extent(affine: Array) -> bool:
+    """Whether voxels of an affine have an edge in every direction."""
+    edges = np.linalg.norm(affine[:3, :3], axis=0)
+    return bool(np.isfinite(affine).all() and (edges > 0).all())
 
 
 def scale(size_mm: tuple[float, float], longest_mm: float) -> float:

@@ -206,7 +206,7 @@ def _check_storable(
         )
     if is_netcdf(path) and (dtype.kind in _NETCDF_NOT or dtype == np.float16):
         raise UsageError(
-            f"{path}: netCDF cannot hold {dtype}; convert the block to integers or floats, or"
+            f"{path}: netCDF cannot hold {dtype}; make it integers or floats (--dtype uint8), or"
             " write .h5"
         )
 

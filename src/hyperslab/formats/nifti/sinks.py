@@ -155,6 +155,11 @@ def _check_place(path: str, header: Header) -> None:
         )
 
 
+def _is_truth_as_bytes(meant: Packing, said: Packing) -> bool:
+    """Whether values are true or false, which NIfTI has as 1 and 0 of uint8."""
+    return meant == Packing(None, np.dtype(np.bool_)) and said == Packing(None, np.dtype(np.uint8))
+
+
 def _require_meant(path: str, head: bytes, meant: Packing, stored: np.dtype[Any]) -> None:
     """Raise UsageError where the header gives stored values other real ones than those that are
     meant.
@@ -165,7 +170,7 @@ def _require_meant(path: str, head: bytes, meant: Packing, stored: np.dtype[Any]
     """
     kept = parse(head)
     said = Packing(scaling_of(kept), real_dtype(stored, scaling_of(kept)))
-    if agree(meant, said, stored):
+    if agree(meant, said, stored) or _is_truth_as_bytes(meant, said):
         return
     scaling = meant.scaling or Scaling()
     numbers = (

@@ -103,7 +103,11 @@ def _set_qform(built: Any, affine: Array, code: int) -> bool:
 
 
 def orientation(affine: Array) -> str:
-    """Where the axes of an image run, such as RAS: to the right, to the front, upwards."""
+    """Where the axes of an image run, such as RAS: to the right, to the front, upwards; ??? where
+    the affine does not say.
+    """
+    if not np.isfinite(affine).all():
+        return "???"
     from nibabel.orientations import aff2axcodes
 
     codes = aff2axcodes(affine)  # type: ignore[no-untyped-call]
