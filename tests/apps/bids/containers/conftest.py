@@ -1,0 +1,30 @@
+"""Podman and a dataset, for the tests of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.bids.containers.podman import Podman, missing, prepare
+from tests.apps.bids.datasets import make, t1w
+from tests.system.clusters.required import required
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    required(missing())
+    folder = tmp_path_factory.mktemp("podman")
+    with pytest.MonkeyPatch.context() as patch:
+        made = prepare(folder)
+        for name, value in made.environment.items():
+            patch.setenv(name, value)
+        yield made
+        made("system", "reset", "--force")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Two participants, whose labels begin alike."""
+    return make(tmp_path / "my data", t1w("1"), t1w("10"), content=b"head\n")
