@@ -64,6 +64,8 @@ group)
         exit 3
     fi
     cat "$2"/sub-*/head.txt > "$2/group.tsv"
+    mkdir "$2/report"
+    cat "$2/group.tsv" > "$2/report/all.txt"
     ;;
 esac
 """

@@ -27,6 +27,7 @@ def visible(out: Path) -> list[str]:
     return sorted(str(path) for path in paths if path.parts[0] != ".hyperslab")
 
 
+OF_GROUP = ["group.tsv", "report/all.txt"]
 RESULTS = ["sub-1/facts.txt", "sub-1/head.txt", "sub-10/facts.txt", "sub-10/head.txt"]
 
 
@@ -43,7 +44,7 @@ def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, sa
     for _ in range(2):  # what a group level has made the next one replaces
         done = bids(home, out, "group")
         assert done.code == 0, done
-        assert f"group      1 file in {out}" in done.out
+        assert f"group      2 files in {out}" in done.out
         assert (out / "group.tsv").read_text() == "head\nhead\n"
     assert "5 of 5 outputs unchanged" in call("verify", out).out
     assert podman.containers() == []
@@ -54,13 +55,13 @@ def test_both_levels_in_one_run(podman: Podman, home: Path, tmp_path: Path) -> N
     out = tmp_path / "out"
     done = bids(home, out, "both", "--engine", "threads")
     assert done.code == 0, done
-    assert visible(out) == ["dataset_description.json", "group.tsv", *RESULTS]
+    assert visible(out) == ["dataset_description.json", *OF_GROUP, *RESULTS]
     assert (out / "group.tsv").read_text() == "head\nhead\n"
     make(home, t1w("1"), content=b"another\n")
     done = bids(home, out, "both", "--engine", "threads", "--resume")
     assert done.code == 0, done
     assert (out / "group.tsv").read_text() == "another\nhead\n"
-    assert "6 of 6 outputs unchanged" in call("verify", out).out
+    assert "7 of 7 outputs unchanged" in call("verify", out).out
     make(home, t1w("1"), content=b"a third\n")
     make(home, "failing")
     failed = bids(home, out, "both", "--engine", "threads", "--resume", "--retries", 0)
@@ -86,7 +87,7 @@ def test_a_group_level_that_ends_badly(podman: Podman, home: Path, tmp_path: Pat
     await_that("the end of containers", lambda: not podman.containers())
     assert asleep(home) == []
     assert (out / "group.tsv").read_text() == "head\nhead\n"
-    assert visible(out) == ["dataset_description.json", "group.tsv", *RESULTS]
+    assert visible(out) == ["dataset_description.json", *OF_GROUP, *RESULTS]
 
 
 def test_a_container_that_needs_too_much_memory(podman: Podman, home: Path, tmp_path: Path) -> None:
