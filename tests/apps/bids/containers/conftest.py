@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from tests.system.clusters.required import required
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+def podman() -> Iterator[Podman]:
+    """Podman in a folder whose path is short, as it makes sockets in there."""
     required(missing())
-    folder = tmp_path_factory.mktemp("podman")
-    with pytest.MonkeyPatch.context() as patch:
-        made = prepare(folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="podman-") as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        made = prepare(Path(folder))
         for name, value in made.environment.items():
             patch.setenv(name, value)
         yield made

@@ -24,7 +24,10 @@ netns = "none"
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+lock_type = "file"
+tmp_dir = "{folder}/tmp"
 """
+"Locks and states of containers are those of one storage, not of all Podmans of a user."
 STORAGE = """\
 [storage]
 driver = "vfs"
@@ -115,7 +118,7 @@ def prepare(folder: Path, start: Start = as_root) -> Podman:
     second.
     """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    (folder / "containers.conf").write_text(ENGINE.format(files=files))
+    (folder / "containers.conf").write_text(ENGINE.format(files=files, folder=folder))
     (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
     podman = Podman(
         {
