@@ -15,16 +15,14 @@ import argparse
 import gzip
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 
+from hyperslab.apps.bids.made import sessions
+
 SITES, PARTICIPANTS = 29, 1397
-MOST_SESSIONS = 10
-MORE_SESSIONS = 0.6
-"Chance of one more session, which makes 2.5 of them on average, as CoRR has."
 VOXELS = 4
 DESCRIPTION = {"Name": "synthetic dataset of the size of CoRR", "BIDSVersion": "1.11.0"}
 
@@ -59,18 +57,10 @@ def make(folder: Path, seed: int = 0, participants: int = PARTICIPANTS, sites: i
         rows = ["participant_id\tage", *(f"sub-{number:07}\tn/a" for number in members)]
         (home / "participants.tsv").write_text("\n".join(rows) + "\n")
         for number in members:
-            for session in _sessions(draw):
+            for session in sessions(draw):
                 _write_session(home / f"sub-{number:07}" / f"ses-{session}", number, session, image)
                 images += 1
     return images
-
-
-def _sessions(draw: random.Random) -> Iterator[int]:
-    yield 1
-    for session in range(2, MOST_SESSIONS + 1):
-        if draw.random() > MORE_SESSIONS:
-            return
-        yield session
 
 
 def _write_session(folder: Path, number: int, session: int, image: bytes) -> None:

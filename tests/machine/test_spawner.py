@@ -165,7 +165,7 @@ spawner.run(["sh", "-c", script], "/", os.environ, sys.argv[1], None, lambda: No
 """
 
 
-@pytest.mark.parametrize("victim", ["worker", "both"])
+@pytest.mark.parametrize("victim", ["worker", "both", "all, asked to end"])
 def test_commands_end_with_a_worker_that_is_killed(tmp_path: Path, victim: str) -> None:
     word = f"9{os.getpid()}"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "log"), word])
@@ -176,11 +176,15 @@ def test_commands_end_with_a_worker_that_is_killed(tmp_path: Path, victim: str) 
         time.sleep(0.02)
     (started,) = seen.children()
     (shell,) = started.children()
-    worker.kill()
+    if victim == "all, asked to end":  # as batch systems ask the processes of a job
+        for process in (started, seen):
+            process.terminate()
+    else:
+        worker.kill()
     if victim == "both":
         started.kill()
     worker.wait()
-    if victim == "worker":
+    if victim != "both":
         await_none(word)
         assert (tmp_path / "log.after").exists()
     gone, alive = psutil.wait_procs([shell], timeout=PATIENCE_S)

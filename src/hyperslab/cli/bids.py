@@ -15,11 +15,12 @@ from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
 from hyperslab.apps.bids.containers.group import run_group_in_container, told
+from hyperslab.apps.bids.containers.grouping import container_group_task
 from hyperslab.apps.bids.containers.images import AUTO
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.group import Group
-from hyperslab.apps.bids.grouping import group_task
+from hyperslab.apps.bids.grouping import LABEL, group_task
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
@@ -29,7 +30,7 @@ from hyperslab.apps.bids.running import (
     select,
     units_of,
 )
-from hyperslab.apps.bids.template import template_app
+from hyperslab.apps.bids.template import GROUP_APP, group_words, template_app
 from hyperslab.apps.bids.unit import PER
 from hyperslab.apps.commands.running import run_here
 from hyperslab.cli import containers
@@ -100,6 +101,15 @@ def bids(
             rich_help_panel=APP,
         ),
     ] = BRAIN,
+    group_app: Annotated[
+        str,
+        Opt(
+            metavar="COMMAND",
+            help="What puts the results of another --app together, at the level 'both': a command"
+            " that reads below {results} and writes below {out}.",
+            rich_help_panel=APP,
+        ),
+    ] = "",
     invocation: Annotated[
         str,
         Opt(
@@ -197,7 +207,7 @@ def bids(
     interrupted.
     """
     join(engine, connect)
-    _require_words(level, per, brain_extractor)
+    _require_words(level, per, brain_extractor, group_app)
     asked = Asked(
         tuple(participant_label),
         tuple(session_label),
@@ -237,7 +247,7 @@ def bids(
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out))
-    then = _then(selection, out, level, app, contained, allow_missing)
+    then = _then(selection, out, level, app, group_app, contained, allow_missing)
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
@@ -246,7 +256,7 @@ def bids(
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing
     )
-    if then and result.ok:
+    if then and result.ok and app == BRAIN and contained is None:
         _tell(_said(gathered(selection, out), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
@@ -264,12 +274,14 @@ def _app(named: str, brain_extractor: str, invocation: str) -> App:
     return template_app(named)
 
 
-def _require_words(level: str, per: str, brain_extractor: str) -> None:
+def _require_words(level: str, per: str, brain_extractor: str, group_app: str) -> None:
     words = {"the level": (level, LEVELS), "--per": (per, PER)}
     words["--brain-extractor"] = (brain_extractor, brain.EXTRACTORS)
     for flag, (given, known) in words.items():
         if given not in known:
             raise UsageError(f"{flag} {given}: choose one of {', '.join(known)}")
+    if group_app and level != BOTH:
+        raise UsageError(f"{GROUP_APP} is for the level {BOTH}: leave it out, or ask for that")
 
 
 def _validate(selection: Selection, quiet: bool) -> None:
@@ -300,7 +312,8 @@ def _group(
         lines = _said(run_group(selection, out, allow_missing), out)
     else:
         raise UsageError(
-            f"group --app '{app}': there is a group level of --app {BRAIN} and --container alone"
+            f"group --app '{app}': there is a group level of --app {BRAIN} and --container alone;"
+            f" another one is a command of the level {BOTH}, {GROUP_APP}"
         )
     _tell(lines, quiet)
     return 0
@@ -321,15 +334,29 @@ def _then(
     out: Path,
     level: str,
     app: str,
+    group_app: str,
     contained: Container | None,
     allow_missing: bool,
 ) -> tuple[CommandTask, ...]:
     """The commands of the group level, where that belongs to the run."""
     if level != BOTH:
         return ()
-    if contained is not None or app != BRAIN:
-        raise UsageError(f"both: is for --app {BRAIN}: run participant, and then group")
-    return (group_task(selection, out, allow_missing),)
+    if group_app and (contained is not None or app == BRAIN):
+        raise UsageError(
+            f"{GROUP_APP} {group_app}: --app {BRAIN} and --container have a group level of their"
+            " own: leave it out"
+        )
+    if contained is not None:
+        return (container_group_task(selection, out, contained, allow_missing),)
+    if app == BRAIN:
+        return (group_task(selection, out, allow_missing),)
+    if not group_app:
+        raise UsageError(
+            f"{BOTH} --app '{app}': say by {GROUP_APP} what puts results together, or ask for"
+            " participant"
+        )
+    words = group_words(group_app, selection.root, os.path.abspath(out))
+    return (CommandTask(LABEL, words),)
 
 
 def _foretell(selection: Selection, app: App) -> int:

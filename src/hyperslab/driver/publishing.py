@@ -20,7 +20,7 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -46,6 +46,7 @@ class Publishing:
         self._out = out
         self._private = folder / PRIVATE
         self._owners = _owners(inherited)
+        self._names = _names_of_tasks(self._owners)
         self._lock = threading.Lock()
 
     def deliver(self, job: Job, task: Task, outcome: Outcome) -> tuple[Written, ...]:
@@ -85,8 +86,10 @@ class Publishing:
             names = {one.path for one in made}
             for name in sorted(names):
                 self._require_free(task, name)
-            earlier = {name for name, owner in self._owners.items() if owner == task.id} - names
-            self._owners |= dict.fromkeys(names, task.id)
+            earlier = self._names.get(task.id, set()) - names
+            self._names[task.id] = names
+            for name in names:
+                self._owners[name] = task.id
             for name in earlier:
                 del self._owners[name]
         return made, earlier
@@ -229,6 +232,15 @@ def _owners(inherited: Iterable[Inherited]) -> dict[str, int | None]:
                 found = named if outcome.status == "done" else staged
                 found |= {written.path: task for written in outcome.outputs}
     return staged | named
+
+
+def _names_of_tasks(owners: Mapping[str, int | None]) -> dict[int, set[str]]:
+    """The names that belong to each task."""
+    found: dict[int, set[str]] = {}
+    for name, task in owners.items():
+        if task is not None:
+            found.setdefault(task, set()).add(name)
+    return found
 
 
 def _settle_names(out: Path, made: Iterable[Written]) -> None:

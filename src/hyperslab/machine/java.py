@@ -6,9 +6,9 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 
 from hyperslab.errors import UsageError
+from hyperslab.machine.asking import asked
 
 OLDEST_JAVA = 17
 "What PySpark 4 needs."
@@ -40,7 +40,7 @@ def require_java(who: str) -> None:
 @functools.lru_cache(maxsize=4)
 def _version(java: str) -> int:
     """First number of its version, as `java -version` says it; Java 8 calls itself 1.8."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    said = asked([java, "-version"]).stderr
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found:
         return int(found[1])

@@ -8,6 +8,8 @@ has started. It rests on the standard library alone, and starts in some 20 ms.
   group reaches what it has started
 - what leaves the group, as daemons do, comes back as a child of this process
   (PR_SET_CHILD_SUBREAPER of prctl(2)), and ends with the command
+- SIGTERM, which batch systems send to all processes of a job, it leaves to the worker and to the
+  command, and does its work when they have ended
 - should this process be killed, the kernel kills the command (PR_SET_PDEATHSIG)
 - what lies outside of its processes, as the container of a daemon does, is removed by another
   command (`after`), unless the first one ended well
@@ -48,6 +50,7 @@ def main() -> None:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for request in _requests():
         answer = _run(request, woken)
         if answer is None:
@@ -140,7 +143,7 @@ def _become(request: dict[str, Any], log: int, tell: int, parent: int) -> NoRetu
         if os.getppid() != parent:
             os._exit(1)
         signal.set_wakeup_fd(-1)
-        for name in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT):
+        for name in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(name, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)

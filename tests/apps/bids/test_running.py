@@ -125,8 +125,39 @@ def test_both_levels_in_one_run(tmp_path: Path) -> None:
     assert picture.resolve() == out / "sub-1/figures/sub-1_desc-brain_mask.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "mean brain volume" in call("logs", out, "group").out
-    refused = call("bids", home, tmp_path / "other", "both", "--app", COPY)
-    assert (refused.code, "both: is for --app brain" in refused.err) == (2, True), refused
+
+
+def test_both_levels_of_a_command(tmp_path: Path) -> None:
+    """The values of a script are quoted, and braces in folders stand for nothing."""
+    home = make(tmp_path / "my {out}", t1w("1"), t1w("10"), content=b"x" * 9)
+    out = tmp_path / "made {results}"
+    gather = "sh -c 'cat {results}/sub-*/anat/* > {out}/all.txt; echo {bids_dir}'"
+    line = ("bids", home, out, "both", "--app", COPY, "--engine", "serial", "--no-report")
+    done = call(*line, "--group-app", gather)
+    assert done.code == 0, done
+    assert (out / "all.txt").read_bytes() == b"x" * 18
+    assert f"{home}\n" in call("logs", out, "group").out
+
+
+@pytest.mark.parametrize(
+    ("level", "words", "sentence"),
+    [
+        ("both", ("--app", COPY), "say by --group-app what puts results together"),
+        ("both", ("--group-app", "cat {results}"), "have a group level of their own"),
+        ("both", ("--app", COPY, "--group-app", "cat {t1w}"), r"--group-app: {t1w} is unknown"),
+        ("both", ("--app", COPY, "--group-app", "'"), "No closing quotation; check its quotes"),
+        ("both", ("--app", COPY, "--group-app", "no-such-one"), "no-such-one is not on PATH"),
+        ("group", ("--app", COPY), "another one is a command of the level both, --group-app"),
+        ("participant", ("--group-app", "cat {results}"), "is for the level both: leave it out"),
+    ],
+)
+def test_what_is_said_of_levels(
+    level: str, words: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    home = make(tmp_path / "data", t1w("1"))
+    refused = call("bids", home, tmp_path / "out", level, *words)
+    assert (refused.code, sentence in refused.err) == (2, True), refused
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

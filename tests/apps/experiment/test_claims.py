@@ -193,6 +193,33 @@ def with_numbers(asked: Experiment, planted: Mapping[str, Mapping[str, float]]) 
     return Record([], attempts, 0, {one.number: [one] for one in attempts})
 
 
+def test_the_barrier_of_a_bids_app(tmp_path: Path) -> None:
+    """Of time without anything to do, most is before the group level, or elsewhere."""
+    asked = Experiment.of(find(f"{DASK}/bids").load("quick"), tmp_path)
+    cells = ["baseline", *(f"engine {name}" for name in ENGINES)]
+
+    def said(barrier_s: float, cells: Sequence[str] = cells) -> str:
+        planted = {"barrier_s": barrier_s, "overhead_s": 2.0, "idle_s": 8.0}
+        record = with_numbers(asked, dict.fromkeys(cells, planted))
+        return outcome(_outcomes(asked, record), "lies at the barrier")
+
+    assert said(9.0) == "reproduced"
+    assert said(1.0) == "refuted"
+    assert said(9.0, []) == "not tested", "records without barriers"
+    found = _outcomes(asked, record_of(asked, {}, {}))
+    assert outcome(found, "A BIDS App takes as long") == "reproduced"
+
+
+def test_a_bids_app_on_tiers(tmp_path: Path) -> None:
+    spec = "storage-tiers/bids"
+    few = ["baseline", "tier optane (emulated)", "tier isilon (emulated)"]
+    found = outcomes(spec, dict.fromkeys(few, varied(2)), tmp_path, starts={})
+    assert outcome(found, "More processes pay for a BIDS App") == "reproduced"
+    assert outcome(outcomes(spec, {}, tmp_path, starts={}), "More processes pay") == "refuted"
+    asked = Experiment.of(find(spec).load("quick"), tmp_path)
+    assert answer_of(asked, record_of(asked, {}, {})).expected == [], "no bytes are counted"
+
+
 def test_a_partition_whose_blocks_sleep_tells_half(tmp_path: Path) -> None:
     cells = [
         f"{where}files {files}"

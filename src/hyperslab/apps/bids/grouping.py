@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from hyperslab.apps.bids.group import BY_IMAGE, BY_SITE, save_group
 from hyperslab.apps.bids.running import Asked, Selection, gathered, select
@@ -39,15 +40,20 @@ def main(arguments: Sequence[str]) -> int:
     root, out, target, said = arguments
     asked = json.loads(said)
     allow_missing = asked.pop("allow_missing")
-    labels = {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
     try:
-        group = gathered(select(root, Asked(**{**asked, **labels})), Path(out), allow_missing)
+        group = gathered(select(root, Asked(**with_tuples(asked))), Path(out), allow_missing)
     except HyperslabError as error:
         print(error, file=sys.stderr)
         return 1
     save_group(group, Path(target))
     print("\n".join(group.lines()))
     return 0
+
+
+def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record as JSON has them, whose lists were tuples."""
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return {**fields, **lists}
 
 
 if __name__ == "__main__":

@@ -17,11 +17,14 @@ from hyperslab.apps.bids.unit import Unit
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.placeholders import script_place
 
+GROUP_APP = "--group-app"
 IMAGE, PREFIX = "t1w", "prefix"
 OF_UNIT = ("participant", "session", "site", "bids_dir")
 OF_COMMAND = ("out", "work", "index", "slot")
 PLACEHOLDERS = (IMAGE, PREFIX, *OF_UNIT, *OF_COMMAND)
-_OF_PATHS = ("bids_dir", "site")
+RESULTS = "results"
+OF_GROUP = (RESULTS, "bids_dir", "out", "work")
+_OF_PATHS = ("bids_dir", "site", RESULTS)
 _NAME = "[a-z][a-z0-9_]*"
 _PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\{{({_NAME})\}}")
 
@@ -31,25 +34,14 @@ def template_app(template: str) -> App:
 
     Raises UsageError for a command that cannot be read, and for placeholders that are unknown.
     """
-    try:
-        words = shlex.split(template)
-    except ValueError as error:
-        raise UsageError(f"--app '{template}': {error}; check its quotes") from error
-    if not words:
-        raise UsageError("--app: give a command, such as 'bet {t1w} {out}/{prefix}_brain.nii.gz'")
+    words = _split("--app", template, "bet {t1w} {out}/{prefix}_brain.nii.gz")
     return words_app(words, {"Name": os.path.basename(words[0]), "Description": template})
 
 
 def words_app(words: Sequence[str], about: Mapping[str, str], files: tuple[str, ...] = ()) -> App:
     """A command by its words; `about` names and describes it. Raises UsageError."""
-    _require_program(words[0])
-    named = {found[1] for word in words for found in _PLACEHOLDER.finditer(word) if found[1]}
-    for name in sorted(named - {*PLACEHOLDERS}):
-        known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
-        raise UsageError(
-            f"--app: {{{name}}} is unknown{suggest(name, PLACEHOLDERS)}; known are {known}, and"
-            f" {{{{{name}}}}} stands for {{{name}}} itself"
-        )
+    _require_program("--app", words[0])
+    named = _named("--app", words, PLACEHOLDERS)
 
     def commands(unit: Unit, root: str) -> list[Command]:
         if IMAGE not in named:
@@ -59,9 +51,42 @@ def words_app(words: Sequence[str], about: Mapping[str, str], files: tuple[str, 
     return App(about["Name"], commands, (about,), IMAGE in named, files)
 
 
-def _require_program(name: str) -> None:
+def group_words(template: str, root: str, results: str) -> tuple[str, ...]:
+    """The command of a group level as users write it, with the placeholders of commands; `results`
+    is the folder of what participants have left. Raises UsageError as `template_app`.
+    """
+    words = _split(GROUP_APP, template, "python average.py {results} {out}/average.tsv")
+    _require_program(GROUP_APP, words[0])
+    _named(GROUP_APP, words, OF_GROUP)
+    return _substituted(words, {RESULTS: results, "bids_dir": root})
+
+
+def _split(flag: str, template: str, example: str) -> list[str]:
+    """The words of a command. Raises UsageError."""
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise UsageError(f"{flag} '{template}': {error}; check its quotes") from error
+    if not words:
+        raise UsageError(f"{flag}: give a command, such as '{example}'")
+    return words
+
+
+def _named(flag: str, words: Sequence[str], known: Sequence[str]) -> set[str]:
+    """The placeholders of a command. Raises UsageError for one that stands for nothing."""
+    named = {found[1] for word in words for found in _PLACEHOLDER.finditer(word) if found[1]}
+    for name in sorted(named - {*known}):
+        listed = ", ".join(f"{{{one}}}" for one in known)
+        raise UsageError(
+            f"{flag}: {{{name}}} is unknown{suggest(name, known)}; known are {listed}, and"
+            f" {{{{{name}}}}} stands for {{{name}}} itself"
+        )
+    return named
+
+
+def _require_program(flag: str, name: str) -> None:
     if shutil.which(name) is None and not _PLACEHOLDER.search(name):
-        raise UsageError(f"--app: {name} is not on PATH: install it, or give its path")
+        raise UsageError(f"{flag}: {name} is not on PATH: install it, or give its path")
 
 
 def _filled(words: Sequence[str], unit: Unit, root: str, place: int | None = None) -> Command:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.machine.asking import asked
 from hyperslab.units import show_count
 
 PROGRAMS = ("bids-validator", "bids-validator-deno")
@@ -43,14 +43,7 @@ def _program() -> str:
 
 def _issues(program: str, folder: str) -> Sequence[Mapping[str, Any]]:
     """What the validator has found, in the words of its JSON."""
-    done = subprocess.run(
-        [program, folder, "--json"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = asked([program, folder, "--json"])
     try:
         found = json.loads(done.stdout)["issues"]
         return _listed(found)

@@ -25,7 +25,7 @@ from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
 from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.setting import processors_of
+from hyperslab.apps.experiment.setting import BIDS, processors_of
 from hyperslab.apps.experiment.trends import Trends, trends_of
 from hyperslab.report.compare import show_ratio
 from hyperslab.units import show_count, show_list, show_seconds, show_share
@@ -68,7 +68,7 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
     evidence = [_evidence(one) for one in direct if one.pairs]
     known = load(experiment.directory.places)
-    expected = expected_of(results, known, _surroundings(experiment), record.sessions)
+    expected = _expected(experiment, results, known, record.sessions)
     trends = trends_of(results)
     phases = list(cell_phases(experiment.directory, results))
     evidence += [
@@ -84,6 +84,18 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     return Answer(
         results, comparisons, decision, evidence, certainty, expected, trends, phases, known
     )
+
+
+def _expected(
+    experiment: Experiment,
+    results: Sequence[CellResult],
+    known: Mapping[str, Known],
+    sessions: Sequence[Session],
+) -> list[Expected]:
+    """The model of every cell; none of commands, as nobody counts the bytes that they read."""
+    if experiment.loaded.spec.source.synth == BIDS:
+        return []
+    return expected_of(results, known, _surroundings(experiment), sessions)
 
 
 def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:

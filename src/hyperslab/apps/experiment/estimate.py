@@ -18,7 +18,7 @@ from hyperslab.apps.experiment.design import Cell, Trial
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.inputs import Inputs
 from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.setting import IN_SPARK, Setting
+from hyperslab.apps.experiment.setting import BIDS, IN_SPARK, Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import Host
@@ -35,6 +35,8 @@ NODE_S = 3.0
 "Guess of the time that each node of it takes, whose links are measured."
 SPARK_S = 10.0
 "Guess of the time that each Spark takes which computes in rounds, to start and to warm up."
+PARTICIPANT_S = 1.2
+"Guess of the time that an app takes for a participant with its sessions."
 PAUSE_S = 0.5
 "Time between two trials: looking at the load, removing outputs."
 RECORDS_NBYTES = 2**19
@@ -92,7 +94,9 @@ class Estimator:
         tasks *= _number(levels, "blocks", 1.0)
         slots = _number(levels, "workers", Host.here().cpus) * _number(levels, "threads", 1.0)
         iterations = _number(levels, "iterations", 1.0)
-        delays_s = _number(levels, "delay", 0.0) * iterations
+        task_s = _number(levels, "delay", 0.0) * iterations
+        if setting.verb == BIDS:
+            task_s += PARTICIPANT_S
         moved_s = nbytes * self._way_s(setting.input_tier, setting.output_tier)
         for folder in setting.folders:
             if folder.is_ours:  # of intermediates, which go there and come back
@@ -100,7 +104,7 @@ class Estimator:
         start_s = START_S
         if setting.program in IN_SPARK:
             start_s += SPARK_S * _number(levels, "clients", 1.0)
-        return start_s + moved_s + delays_s * tasks / min(slots, tasks)
+        return start_s + moved_s + task_s * tasks / min(slots, tasks)
 
     def _way_s(self, source: Path | None, target: Path | None) -> float:
         """Seconds that a byte takes from one place to another."""

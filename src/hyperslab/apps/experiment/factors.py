@@ -166,6 +166,12 @@ def files(setting: Setting, level: int) -> Setting:
     return setting.with_recipe(files=level)
 
 
+@factor("participants", Count, "Participants of a dataset of made heads.")
+def participants(setting: Setting, level: int) -> Setting:
+    """Number of participants of a synthetic source."""
+    return setting.with_recipe(files=level)
+
+
 @factor("blocks", Count, "Blocks that each file is cut into.")
 def blocks(setting: Setting, level: int) -> Setting:
     """What --blocks says."""

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab.apps.bids.made import make_dataset
 from hyperslab.apps.experiment.named import is_emulated
-from hyperslab.apps.experiment.setting import Folder, Recipe, Setting
+from hyperslab.apps.experiment.setting import BIDS, Folder, Recipe, Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.machine.host import Host
 from hyperslab.storage.location import is_remote
@@ -86,7 +87,7 @@ class Inputs:
         return self.backing(name).joinpath(*rest)
 
     def flags(self, setting: Setting) -> list[str]:
-        """Flags of `hyperslab run`."""
+        """Flags of the command."""
         flags = list(setting.flags)
         for folder in setting.folders:
             flags += [folder.flag, folder.value.format(self._directory(folder))]
@@ -139,7 +140,7 @@ class Inputs:
         return tier / FOLDER / f"{self.root.name}-{whole[:8]}"
 
     def arguments(self, setting: Setting) -> list[str]:
-        """Sources as `hyperslab run` is given them."""
+        """Sources as the command is given them."""
         if setting.recipe is not None:
             return [str(self.folder(setting))]
         return [
@@ -181,10 +182,8 @@ class Inputs:
             tell(f"making {folder}, {show_bytes(recipe.nbytes)}")
             partial = _partial(folder)
             shutil.rmtree(partial, ignore_errors=True)
-            workers = Host.here().cpus
-            given = (recipe.kind, partial, recipe.nbytes, recipe.files, recipe.format)
             try:
-                synth(*given, workers=workers, seed=recipe.seed)
+                _make(recipe, partial)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
@@ -218,6 +217,15 @@ def _remove_source(folder: Path) -> None:
             os.rename(folder, partial)
     shutil.rmtree(partial, ignore_errors=True)
     _remove_empty(folder.parent)
+
+
+def _make(recipe: Recipe, folder: Path) -> None:
+    """Make a synthetic source. Raises UsageError and RunStopped."""
+    if recipe.kind == BIDS:
+        make_dataset(folder, recipe.files, recipe.nbytes, recipe.seed)
+        return
+    given = (recipe.kind, folder, recipe.nbytes, recipe.files, recipe.format)
+    synth(*given, workers=Host.here().cpus, seed=recipe.seed)
 
 
 def _remove_empty(folder: Path) -> None:

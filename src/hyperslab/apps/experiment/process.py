@@ -1,4 +1,4 @@
-"""Process: one trial, run by `hyperslab run` in a process group of its own, with a time limit.
+"""Process: one trial, run by a command of hyperslab in a process group of its own, with a limit.
 
 A keeper (`hyperslab.engines.keeper`) stands between: when the trial ends, when its time is over, or
 when the runner dies, whatever the trial has started ends with it.
@@ -79,7 +79,9 @@ class Command:
 
     arguments: Sequence[str]
     program: str = ""
-    "Name of a program that runs instead of `hyperslab run`, see `programs`."
+    "Name of a program that runs instead of hyperslab, see `programs`."
+    verb: str = "run"
+    "The command of hyperslab."
     processors: Sequence[int] = ()
     "Processors that all of it is pinned to; none: it may use all."
     prefix: Sequence[str] = ()
@@ -146,7 +148,7 @@ def _line(command: Command) -> list[str]:
     code = f"import sys; sys.path[:] = {path!r}; from {place} import main; main()"
     if command.processors:
         code = f"import os; os.sched_setaffinity(0, {list(command.processors)!r}); {code}"
-    words = [sys.executable, "-c", code, command.program or "run", *command.arguments]
+    words = [sys.executable, "-c", code, command.program or command.verb, *command.arguments]
     return [*command.prefix, *words]
 
 

@@ -43,7 +43,7 @@ from hyperslab.apps.experiment.process import (
     run_trial,
 )
 from hyperslab.apps.experiment.record import Attempt, Record, Session
-from hyperslab.apps.experiment.setting import Setting, processors_of
+from hyperslab.apps.experiment.setting import BIDS, Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
 from hyperslab.apps.experiment.versions import engine_versions
 from hyperslab.driver.options import Options
@@ -54,6 +54,8 @@ from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.storage.renaming import synchronise
 from hyperslab.units import show_list, show_share
 
+BOTH = "both"
+"Level of `hyperslab bids` that is participants, and then their group."
 LOOK_S = 0.2
 "Least time over which the load before a trial is looked at."
 LOAD_FIELDS = (
@@ -380,15 +382,16 @@ def _command(experiment: Experiment, setting: Setting, out: Path, surroundings: 
     asked = setting
     if setting.links is not None:  # whose nodes are the workers, with so many threads
         asked = setting.without_flag("--threads").without_flag("--workers")
-    arguments = [
-        experiment.loaded.workload(setting),
-        *experiment.inputs.arguments(setting),
-        *("--out", str(out), *experiment.inputs.flags(asked), "--no-report", "--quiet"),
-        *surroundings.arguments,
-    ]
+    workload = experiment.loaded.workload(setting)
+    sources = experiment.inputs.arguments(setting)
+    leading = [workload, *sources, "--out", str(out)]
+    if setting.verb == BIDS:
+        leading = [*sources, str(out), BOTH, "--app", workload]
+    flags = [*experiment.inputs.flags(asked), "--no-report", "--quiet"]
     return Command(
-        arguments,
+        [*leading, *flags, *surroundings.arguments],
         setting.program,
+        setting.verb,
         processors_of(setting.processors),
         surroundings.prefix,
         surroundings.environment,

@@ -11,18 +11,20 @@ from hyperslab.plan.written import parse_size
 
 IN_SPARK = ("spark-pairs", "spark-mllib")
 "Programs that compute in rounds in Spark."
+BIDS = "bids"
+"Kind of a synthetic source that is a BIDS dataset, over whose participants an app runs."
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A synthetic source: what `hyperslab synth` is asked for."""
+    """A synthetic source: what `hyperslab synth` is asked for, or a dataset of made heads."""
 
     kind: str
-    "Kind of the array, bigbrain or climate."
+    "Kind of the array, bigbrain or climate; or bids."
     size: str
-    "Size of the whole array, such as 2GiB."
+    "Size of the whole array, or of all images, such as 2GiB."
     files: int
-    "Number of files that the array is cut into."
+    "Number of files that the array is cut into, or of participants."
     format: str
     "Format of the files, nii or h5."
     seed: int
@@ -85,6 +87,13 @@ class Setting:
     "Further directories that the run is told of."
     links: Links | None = None
     "Laboratory that it runs in; None: in none."
+
+    @property
+    def verb(self) -> str:
+        """The command of hyperslab that a trial is."""
+        if self.recipe is not None and self.recipe.kind == BIDS:
+            return "bids"
+        return "run"
 
     def value_of(self, flag: str) -> str:
         """The value of a flag of `hyperslab run`, the last one where there are several; '' without

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.named import NamedTier, with_real
-from hyperslab.apps.experiment.setting import Recipe, Setting
+from hyperslab.apps.experiment.setting import BIDS, Recipe, Setting
 from hyperslab.errors import UsageError, suggest
 from hyperslab.network.lab.spec import Backend
 from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
@@ -47,18 +47,20 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Source(Table):
-    """What trials read: files of the user's, or a synthetic array."""
+    """What trials read: files of the user's, a synthetic array, or a dataset of made heads."""
 
     path: str | list[str] | None = None
     "Files, as `hyperslab run` takes them; relative ones from the spec's folder on."
     together: Literal["independent", "concatenated", "mosaic"] = "independent"
     "How several files belong together."
-    synth: Literal["bigbrain", "climate"] | None = None
-    "Kind of a synthetic array, which is made before the first trial."
+    synth: Literal["bigbrain", "climate", "bids"] | None = None
+    """Kind of a synthetic array, which is made before the first trial; or bids, a dataset of made
+    heads, over whose participants trials run an app, and then its group level.
+    """
     size: str = "64MiB"
-    "Size of the synthetic array."
+    "Size of the synthetic array, or of all images."
     files: Count = 1
-    "Number of files that it is cut into."
+    "Number of files that it is cut into, or of participants."
     format: Format = FORMATS[0]
     seed: int = 0
 
@@ -120,9 +122,9 @@ class Spec(Table):
     question: str = ""
     "What the experiment is to decide."
     workload: Annotated[str, Field(min_length=1)]
-    "Function, as `hyperslab run` takes it."
+    "Function, as `hyperslab run` takes it; of a dataset of heads, as `hyperslab bids --app` does."
     flags: list[str] = Field(default_factory=list)
-    "Further arguments of `hyperslab run`, the same for all trials."
+    "Further arguments of the command, the same for all trials."
     source: Source
     baseline: dict[str, Any]
     "A level of every factor, which all others are compared with."
@@ -189,10 +191,16 @@ class Loaded:
         recipe = None
         if source.synth is not None:
             recipe = Recipe(source.synth, source.size, source.files, source.format, source.seed)
-        setting = Setting(("--sources", source.together, *self.spec.flags), recipe)
+        setting = Setting((*self._together(), *self.spec.flags), recipe)
         for name, level in levels.items():
             setting = FACTORS[name].apply(setting, level)
         return setting
+
+    def _together(self) -> tuple[str, ...]:
+        """The flag that says how several files belong together, which a dataset says itself."""
+        if self.spec.source.synth == BIDS:
+            return ()
+        return ("--sources", self.spec.source.together)
 
 
 def scales_of(text: str) -> list[str]:

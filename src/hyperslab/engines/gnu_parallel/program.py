@@ -17,6 +17,7 @@ from typing import IO
 from hyperslab.engines import keeper
 from hyperslab.engines.lifeline import workers_end
 from hyperslab.errors import UsageError
+from hyperslab.machine.asking import asked
 
 NAME = "parallel"
 OLDEST = 20210222
@@ -77,15 +78,7 @@ def version_here() -> int | None:
 @functools.lru_cache(maxsize=4)
 def version(path: str) -> int | None:
     """The date that is its version, such as 20221122; None for another program."""
-    done = subprocess.run(
-        [path, *OPTIONS, "--version"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment(),
-        check=False,
-    )
+    done = asked([path, *OPTIONS, "--version"], environment=environment())
     found = re.match(r"GNU parallel (\d{8})", done.stdout)
     if found:
         return int(found[1])

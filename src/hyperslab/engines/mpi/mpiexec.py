@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hyperslab.errors import UsageError
+from hyperslab.machine.asking import asked, last_line
 
 VARIABLE = "HYPERSLAB_MPIEXEC"
 "Environment variable that holds the command and its options, as a shell would have them."
@@ -59,9 +60,9 @@ STEP_SIZE = "SLURM_STEP_NUM_TASKS"
 
 def command() -> list[str]:
     """The command that starts ranks. Raises UsageError where there is none."""
-    asked = os.environ.get(VARIABLE)
-    if asked:
-        return _words_of(asked)
+    named = os.environ.get(VARIABLE)
+    if named:
+        return _words_of(named)
     own = Path(sys.executable).parent / "mpiexec"
     if own.exists():
         return [str(own)]
@@ -73,12 +74,12 @@ def command() -> list[str]:
     return [found]
 
 
-def _words_of(asked: str) -> list[str]:
+def _words_of(named: str) -> list[str]:
     """A command of the user's as a shell has it. Raises UsageError for none."""
     try:
-        words = shlex.split(asked)
+        words = shlex.split(named)
     except ValueError as error:
-        raise UsageError(f"{VARIABLE}={asked}: {error}; write it as in a shell") from error
+        raise UsageError(f"{VARIABLE}={named}: {error}; write it as in a shell") from error
     if not words:
         raise UsageError(f"{VARIABLE} names no command: give one, or unset it")
     return words
@@ -144,24 +145,16 @@ def library_of(_named: str) -> str:
     may want MPI for itself. Raises UsageError where it finds none.
     """
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", ASK],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = asked([sys.executable, "-c", ASK], LIMIT_S)
     except subprocess.TimeoutExpired:
         raise UsageError(
             f"--engine mpi: mpi4py has not told within {LIMIT_S:.0f} s which library of an MPI it"
             " loads: look whether the file system of that answers"
         ) from None
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or [""])[-1]
         raise UsageError(
-            f"--engine mpi: mpi4py cannot load the library of an MPI ({why}): {INSTALL}; one"
-            " elsewhere is named in MPI4PY_LIBMPI"
+            f"--engine mpi: mpi4py cannot load the library of an MPI ({last_line(done)}):"
+            f" {INSTALL}; one elsewhere is named in MPI4PY_LIBMPI"
         )
     return done.stdout
 
@@ -170,14 +163,7 @@ def library_of(_named: str) -> str:
 def launcher(program: str) -> str:
     """Ask which kind of MPI a command is of. Raises UsageError where it cannot be started."""
     try:
-        done = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = asked([program, "--version"], LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
             f"--engine mpi: {program} cannot be started ({error}): name a command in {VARIABLE}"

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
+
+from hyperslab.machine.asking import asked, last_line
 
 
 def complaint(command: Sequence[str], limit_s: float) -> str:
     """The last line that a program said which failed; '' where it did not fail. Raises
     TimeoutExpired.
     """
-    tried = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=limit_s,
-        check=False,
-    )
+    tried = asked(command, limit_s)
     if tried.returncode == 0:
         return ""
-    lines = tried.stderr.strip().splitlines()
-    return lines[-1] if lines else "it does not say why"
+    return last_line(tried)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.machine.asking import asked
 from hyperslab.machine.built import Built
 from hyperslab.storage.emulation import registry
 from hyperslab.storage.emulation.registry import Emulation, folder, recorded
@@ -175,9 +176,7 @@ def unmount(place: str, lazily: bool = False) -> str:
 
 def _run(command: Sequence[str]) -> str:
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
+        done = asked(command)
     except FileNotFoundError:
         return f"{command[0]} is missing"
     if done.returncode == 0:

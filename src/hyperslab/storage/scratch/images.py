@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hyperslab.machine.asking import asked, last_line
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import Scratch, plain_name
 
@@ -49,13 +49,6 @@ def _run(words: Sequence[str]) -> None:
     program = shutil.which(words[0], path=path)
     if program is None:
         raise ScratchFailed(f"there is no {words[0]} here")
-    done = subprocess.run(
-        [program, *words[1:]],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = asked([program, *words[1:]])
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise ScratchFailed(f"{words[0]}: {said.splitlines()[-1] if said else 'failed'}")
+        raise ScratchFailed(f"{words[0]}: {last_line(done)}")

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from hyperslab.machine.asking import asked, last_line
 from hyperslab.storage.tiers.tier import Stripe
 
 ATTRIBUTE = "lustre.lov"
@@ -168,9 +169,7 @@ def parse_entry_info(text: str) -> Stripe | None:
 def _said(command: Sequence[str]) -> tuple[str | None, str]:
     """What a program prints; None, and why, where it fails or is not there."""
     try:
-        answer = subprocess.run(
-            command, capture_output=True, timeout=_ANSWER_LIMIT_S, check=False, text=True
-        )
+        answer = asked(command, _ANSWER_LIMIT_S)
     except FileNotFoundError:
         return None, f"{command[0]} is not installed here"
     except OSError as error:
@@ -178,6 +177,5 @@ def _said(command: Sequence[str]) -> tuple[str | None, str]:
     except subprocess.TimeoutExpired:
         return None, f"{command[0]} gave no answer within {_ANSWER_LIMIT_S} s"
     if answer.returncode:
-        lines = answer.stderr.strip().splitlines() or [f"status {answer.returncode}"]
-        return None, f"{command[0]}: {lines[-1]}"
+        return None, f"{command[0]}: {last_line(answer)}"
     return answer.stdout, ""

@@ -8,7 +8,7 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +24,19 @@ netns = "none"
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+lock_type = "file"
+tmp_dir = "{folder}/tmp"
 """
+"Locks and states of containers are those of one storage, not of all Podmans of a user."
 STORAGE = """\
 [storage]
 driver = "vfs"
 graphroot = "{folder}/graph"
 runroot = "{folder}/run"
+[storage.options.vfs]
+ignore_chown_errors = "true"
 """
+"Without root there may be one user in a container alone, to whom all files of an image belong."
 APP = """\
 #!/bin/sh
 # data out level --participant_label LABEL
@@ -61,9 +67,20 @@ group)
         exit 3
     fi
     cat "$2"/sub-*/head.txt > "$2/group.tsv"
+    mkdir "$2/report"
+    cat "$2/group.tsv" > "$2/report/all.txt"
     ;;
 esac
 """
+
+
+Start = Callable[[Sequence[str]], subprocess.Popen[str]]
+"What starts a command, whose output can be read."
+
+
+def as_root(words: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a command of this user."""
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @dataclass(frozen=True)
@@ -71,19 +88,15 @@ class Podman:
     """Podman as tests call it."""
 
     environment: Mapping[str, str]
+    start: Start = as_root
 
     def __call__(self, *words: object) -> str:
         """What it prints."""
-        line = ["podman", *map(str, words)]
-        done = subprocess.run(
-            line,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **self.environment},
-        )
-        assert done.returncode == 0, done
-        return done.stdout
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        process = self.start(["env", *variables, "podman", *map(str, words)])
+        out, err = process.communicate()
+        assert process.returncode == 0, (words, out, err)
+        return out
 
     def containers(self) -> list[str]:
         """All containers that there are, running or not."""
@@ -100,16 +113,19 @@ def missing() -> str:
     return ""
 
 
-def prepare(folder: Path) -> Podman:
-    """Podman with an image, which is made in some tenths of a second."""
+def prepare(folder: Path, start: Start = as_root) -> Podman:
+    """Podman of whom `start` starts commands as, with an image, which is made in some tenths of a
+    second.
+    """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    (folder / "containers.conf").write_text(ENGINE.format(files=files))
+    (folder / "containers.conf").write_text(ENGINE.format(files=files, folder=folder))
     (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
     podman = Podman(
         {
             "CONTAINERS_CONF": str(folder / "containers.conf"),
             "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-        }
+        },
+        start,
     )
     root = folder / "root"
     for name in ("bin", "tmp", "proc", "dev", "sys", "etc", "data", "out", "work"):

@@ -7,34 +7,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.apps.bids.containers.podman import IMAGE, Podman, missing, prepare
+from tests.apps.bids.containers.podman import IMAGE, Podman
 from tests.apps.bids.datasets import make, t1w
-from tests.system.clusters.required import required
 from tests.system.end_to_end.command import Finished, call
 from tests.system.faults.command import Running, await_that, hyperslab, running
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    required(missing())
-    folder = tmp_path_factory.mktemp("podman")
-    with pytest.MonkeyPatch.context() as patch:
-        made = prepare(folder)
-        for name, value in made.environment.items():
-            patch.setenv(name, value)
-        yield made
-        made("system", "reset", "--force")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return make(tmp_path / "my data", t1w("1"), t1w("10"), content=b"head\n")
 
 
 def bids(home: Path, out: Path, level: str, *more: object) -> Finished:
@@ -46,6 +27,7 @@ def visible(out: Path) -> list[str]:
     return sorted(str(path) for path in paths if path.parts[0] != ".hyperslab")
 
 
+OF_GROUP = ["group.tsv", "report/all.txt"]
 RESULTS = ["sub-1/facts.txt", "sub-1/head.txt", "sub-10/facts.txt", "sub-10/head.txt"]
 
 
@@ -62,9 +44,29 @@ def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, sa
     for _ in range(2):  # what a group level has made the next one replaces
         done = bids(home, out, "group")
         assert done.code == 0, done
-        assert f"group      1 file in {out}" in done.out
+        assert f"group      2 files in {out}" in done.out
         assert (out / "group.tsv").read_text() == "head\nhead\n"
     assert "5 of 5 outputs unchanged" in call("verify", out).out
+    assert podman.containers() == []
+
+
+def test_both_levels_in_one_run(podman: Podman, home: Path, tmp_path: Path) -> None:
+    """What a group level has made is no result of a participant when the next one begins."""
+    out = tmp_path / "out"
+    done = bids(home, out, "both", "--engine", "threads")
+    assert done.code == 0, done
+    assert visible(out) == ["dataset_description.json", *OF_GROUP, *RESULTS]
+    assert (out / "group.tsv").read_text() == "head\nhead\n"
+    make(home, t1w("1"), content=b"another\n")
+    done = bids(home, out, "both", "--engine", "threads", "--resume")
+    assert done.code == 0, done
+    assert (out / "group.tsv").read_text() == "another\nhead\n"
+    assert "7 of 7 outputs unchanged" in call("verify", out).out
+    make(home, t1w("1"), content=b"a third\n")
+    make(home, "failing")
+    failed = bids(home, out, "both", "--engine", "threads", "--resume", "--retries", 0)
+    assert failed.code == 1, failed
+    assert "no group today" in failed.err
     assert podman.containers() == []
 
 
@@ -85,7 +87,7 @@ def test_a_group_level_that_ends_badly(podman: Podman, home: Path, tmp_path: Pat
     await_that("the end of containers", lambda: not podman.containers())
     assert asleep(home) == []
     assert (out / "group.tsv").read_text() == "head\nhead\n"
-    assert visible(out) == ["dataset_description.json", "group.tsv", *RESULTS]
+    assert visible(out) == ["dataset_description.json", *OF_GROUP, *RESULTS]
 
 
 def test_a_container_that_needs_too_much_memory(podman: Podman, home: Path, tmp_path: Path) -> None:
@@ -165,6 +167,22 @@ def test_all_that_might_remove_a_container_is_killed(
     assert done.returncode == 0, done
     assert visible(out) == ["dataset_description.json", *RESULTS]
     assert podman.containers() == []
+
+
+def test_the_driver_of_both_levels_dies(podman: Podman, home: Path, tmp_path: Path) -> None:
+    """The container of the group level ends with it."""
+    out = tmp_path / "out"
+    assert bids(home, out, "participant", "--engine", "threads").code == 0
+    make(home, "asleep", content=f"5{os.getpid()}".encode())
+    line = ("bids", home, out, "both", "--container", IMAGE, "--resume", "--no-report")
+    with running(*line, "--engine", "processes", "--workers", 1) as run:
+        await_that("a container", lambda: asleep(home) or run.has_ended)
+        assert len(podman.containers()) == 1
+        run.send(signal.SIGKILL)
+        run.wait()
+    await_that("the end of containers", lambda: not podman.containers())
+    assert asleep(home) == []
+    assert visible(out) == ["dataset_description.json", *RESULTS]
 
 
 def test_a_spawner_is_killed(podman: Podman, home: Path, tmp_path: Path) -> None:

@@ -116,6 +116,24 @@ def test_the_words_of_each_runtime(
     assert "3 of 3 outputs unchanged" in call("verify", out).out
 
 
+@pytest.mark.parametrize("runtime", ["docker", "apptainer"])
+def test_both_levels_in_one_run(runtime: str, home: Path, programs: Path, tmp_path: Path) -> None:
+    log = install(programs, runtime)
+    out = tmp_path / "out"
+    asked = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
+    done = bids(home, out, "both", *asked, "--app-arguments", "'two {name}'")
+    assert done.code == 0, done
+    assert (out / "group.txt").read_text() == "all"
+    *_, last = words_of(log, "run")
+    assert last[last.index("/data") :] == ["/data", "/out", "group", "two {name}"]
+    mounts = mounted(last, RUNTIMES[runtime].mount)
+    assert mounts["/out/sub-10"] == f"{out}/sub-10:ro"
+    assert mounts["/out"].startswith(f"{out}/.hyperslab/run-0001/private/2.0.")
+    names = [word for word in last if word.startswith("--name=")]
+    assert all(name.startswith("--name=hyperslab-2.0.") for name in names)
+    assert bool(names) == (runtime in OF_DAEMONS)
+
+
 def test_the_runtime_that_has_the_image_is_taken(programs: Path, tmp_path: Path) -> None:
     install(
         programs, "podman", said="[]", complaint=f"Error: {NAME}: image not known\n", status=125

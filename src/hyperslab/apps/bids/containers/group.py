@@ -13,18 +13,17 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.apps.bids.containers.participants import name_of
 from hyperslab.apps.bids.containers.runtimes import (
-    DATA,
-    OUT,
-    WORK,
     Container,
     Mount,
+    app_words,
+    folders,
     require_mountable,
 )
 from hyperslab.apps.bids.dataset import SUBJECT, Dataset
@@ -43,13 +42,17 @@ from hyperslab.units import show_count
 
 FOLDER = "group"
 "Folder of the group level beside the records of runs: what it writes, and what it prints."
+MADE = "made"
+"Folder in there of what it writes."
 RECORD = "group.json"
 "Record of the files that it has made."
+_ENDS = re.compile("[_.]")
+"What ends the name of a participant in that of a file."
 _REMEDY = "remove it, and the files of the group level"
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class Level:
     """The group level of one dataset."""
 
     dataset: Dataset
@@ -58,15 +61,9 @@ class _Level:
     private: Path
     "Folder that the container writes to."
     work: Path
+    "Scratch of the container."
     labels: tuple[str, ...]
     "Labels of the participants that are asked for; () for all."
-
-    @property
-    def app_words(self) -> tuple[str, ...]:
-        words = (DATA, OUT, "group")
-        if not self.labels:
-            return words
-        return (*words, "--participant_label", *self.labels)
 
 
 def run_group_in_container(
@@ -79,30 +76,32 @@ def run_group_in_container(
     where the app has failed.
     """
     require_mountable(selection.root, os.path.abspath(out))
-    _require_results(selection, out, allow_missing)
+    require_results(selection, out, allow_missing)
     directory = RunDirectory(out.absolute())
     with _owned(directory), _private(directory) as place:
         made = []
-        for level in _levels(selection, out, place):
-            made += _run(level, asked, directory)
+        for level in levels(selection, out, place / MADE, place):
+            with among_results(level, asked, directory) as words:
+                _execute(words, asked, level, directory)
+            made += made_by(level, directory)
         _give_names(directory, place, made)
     return made
 
 
-def _require_results(selection: Selection, out: Path, allow_missing: bool) -> None:
+def require_results(selection: Selection, out: Path, allow_missing: bool) -> None:
     """Raise UsageError for participants that have left nothing."""
     units = (*selection.units, *selection.without_images)
     people = dict.fromkeys(unit.participant for unit in units)
-    found = {one: _has_left(out / one.site, one.label) for one in people}
-    missing = [one.name for one in people if not found[one]]
-    require_complete(any(found.values()), missing, out, allow_missing)
+    found = {site: _that_have_left(out / site) for site in {one.site for one in people}}
+    missing = [one.name for one in people if SUBJECT + one.label not in found[one.site]]
+    require_complete(len(missing) < len(people), missing, out, allow_missing)
 
 
-def _has_left(home: Path, label: str) -> bool:
-    own = re.compile(rf"{re.escape(SUBJECT + label)}([_.].*)?")
+def _that_have_left(home: Path) -> set[str]:
+    """Participants that something in a folder is named for, as sub-01 of sub-01_T1w.html."""
     with suppress(FileNotFoundError):
-        return any(own.fullmatch(name) for name in os.listdir(home))
-    return False
+        return {_ENDS.split(name, maxsplit=1)[0] for name in os.listdir(home)}
+    return set()
 
 
 @contextmanager
@@ -127,29 +126,38 @@ def _private(directory: RunDirectory) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _levels(selection: Selection, out: Path, place: Path) -> Iterator[_Level]:
-    """The group levels that are asked for, with their folders."""
+def levels(selection: Selection, out: Path, made: Path, scratch: Path) -> Iterator[Level]:
+    """The group levels that are asked for; their folders are made below `made` and `scratch`."""
     labels = tuple(one.removeprefix(SUBJECT) for one in selection.asked.participant_labels)
     for number, dataset in enumerate(selection.datasets):
         home = out / dataset.site
         if not home.is_dir():
             continue
-        private = place / "made" / dataset.site
-        work = place / f"work-{number}"
-        private.mkdir(parents=True)
+        private = made / dataset.site
+        work = scratch / f"work-{number}"
+        private.mkdir(parents=True, exist_ok=True)
         work.mkdir()
-        yield _Level(dataset, home.absolute(), private, work, labels)
+        yield Level(dataset, home.absolute(), private, work, labels)
 
 
-def _run(level: _Level, asked: Container, directory: RunDirectory) -> list[str]:
-    """Run the container of a level: names of what it has made below the output directory."""
+@contextmanager
+def among_results(
+    level: Level, asked: Container, directory: RunDirectory
+) -> Iterator[tuple[str, ...]]:
+    """The command that runs the container of a level, with the placeholders of commands, and what
+    results are mounted on as long as the block lasts.
+    """
     there = _results(level.home, directory)
     for name in there:
         _make_place(level.home / name, level.private / name)
-    words = asked.run_words(_mounts(level, there), str(directory.out), level.app_words)
-    _execute(words, asked, level, directory)
+    words = app_words("group", level.labels)
+    yield asked.run_words(_mounts(level, there), str(directory.out), words)
     for name in there:
         _remove_place(level.private / name)
+
+
+def made_by(level: Level, directory: RunDirectory) -> list[str]:
+    """Names of what the container of a level has made, below the output directory."""
     top = level.private
     return [
         _below(directory, level.home / path.relative_to(top))
@@ -162,7 +170,15 @@ def _results(home: Path, directory: RunDirectory) -> list[str]:
     """Names in a folder of what participants have left."""
     earlier = _earlier(directory)
     visible = [name for name in os.listdir(home) if not name.startswith(".")]
-    return sorted(name for name in visible if _below(directory, home / name) not in earlier)
+    return sorted(name for name in visible if _is_left(home / name, directory, earlier))
+
+
+def _is_left(path: Path, directory: RunDirectory, earlier: Collection[str]) -> bool:
+    """Whether something is not the work of an earlier group level alone."""
+    if not path.is_dir():
+        return _below(directory, path) not in earlier
+    files = (one for one in path.rglob("*") if not one.is_dir())
+    return any(_below(directory, one) not in earlier for one in files)
 
 
 def _below(directory: RunDirectory, path: Path) -> str:
@@ -185,19 +201,15 @@ def _remove_place(here: Path) -> None:
         here.unlink()
 
 
-def _mounts(level: _Level, there: Sequence[str]) -> list[Mount]:
-    results = [Mount(literal(str(level.home / name)), literal(f"{OUT}/{name}")) for name in there]
-    return [
-        Mount(literal(level.dataset.folder), DATA),
-        Mount(literal(str(level.private)), OUT, is_writable=True),
-        *results,
-        Mount(literal(str(level.work)), WORK, is_writable=True),
-    ]
+def _mounts(level: Level, there: Sequence[str]) -> list[Mount]:
+    data = literal(level.dataset.folder)
+    private = literal(str(level.private))
+    work = literal(str(level.work))
+    results = {literal(name): literal(str(level.home / name)) for name in there}
+    return folders(data, private, work, in_out=results)
 
 
-def _execute(
-    words: Sequence[str], asked: Container, level: _Level, directory: RunDirectory
-) -> None:
+def _execute(words: Sequence[str], asked: Container, level: Level, directory: RunDirectory) -> None:
     """Run the command of a container. Raises RunStopped where it fails."""
     values = {"attempt": f"group.{secrets.token_hex(6)}"}
     log = directory.root / f"{FOLDER}.log"
@@ -236,9 +248,9 @@ def _earlier(directory: RunDirectory) -> set[str]:
 def _give_names(directory: RunDirectory, place: Path, made: Sequence[str]) -> None:
     """Give files their names; the record of them is there before."""
     earlier = _earlier(directory)
-    save_record(directory.root / RECORD, {"files": sorted({*earlier, *made})})
+    note_made(directory, made)
     for name in made:
-        ready = place / "made" / name
+        ready = place / MADE / name
         final = directory.out / name
         renaming.synchronise(ready)
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -248,6 +260,11 @@ def _give_names(directory: RunDirectory, place: Path, made: Sequence[str]) -> No
     for folder in sorted({(directory.out / name).parent for name in made}):
         renaming.synchronise(folder, only_names=True)
     save_record(directory.root / RECORD, {"files": sorted(made)})
+
+
+def note_made(directory: RunDirectory, made: Sequence[str]) -> None:
+    """Record what a group level is about to give names to, beside what earlier ones have made."""
+    save_record(directory.root / RECORD, {"files": sorted({*_earlier(directory), *made})})
 
 
 def told(made: Sequence[str], out: Path) -> str:

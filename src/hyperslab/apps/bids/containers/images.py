@@ -9,12 +9,13 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from hyperslab.apps.bids.containers.runtimes import LABEL, RUNTIMES, Container
 from hyperslab.errors import UsageError
+from hyperslab.machine import asking
 
 AUTO = "auto"
 CHOICES = (AUTO, *RUNTIMES)
@@ -76,7 +77,8 @@ def remove_left(asked: Container, out: str) -> None:
     wanted = f"--filter=label={LABEL}={out}"
     listed = _asked(asked.runtime, "ps", "--all", "--quiet", wanted)
     if listed.returncode:
-        raise UsageError(f"--container: {asked.runtime} cannot be asked: {_last_line(listed)}")
+        said = asking.last_line(listed)
+        raise UsageError(f"--container: {asked.runtime} cannot be asked: {said}")
     left = listed.stdout.split()
     if left:
         _asked(asked.runtime, *asked.facts.remove, *left)
@@ -105,7 +107,9 @@ def _checked(asked: Container) -> Container:
     if asked.facts.takes_files:
         _require_file(asked.image)
         return asked
-    return replace(asked, identity=_identity(asked))
+    found = replace(asked, identity=_identity(asked))
+    _require_limits(found)
+    return found
 
 
 def _require_file(path: str) -> None:
@@ -128,7 +132,7 @@ def _identity(asked: Container) -> str:
     """What the runtime knows the image by. Raises UsageError."""
     found = _asked(asked.runtime, "image", "inspect", asked.image)
     if found.returncode:
-        said = _last_line(found)
+        said = asking.last_line(found)
         if any(word in said.lower() for word in _ABSENT):
             raise UsageError(
                 f"--container {asked.image}: {asked.runtime} has no such image: type"
@@ -138,6 +142,22 @@ def _identity(asked: Container) -> str:
     described = _described(asked, found.stdout)
     _require_app(asked, described)
     return str(described["Id"])
+
+
+def _require_limits(asked: Container) -> None:
+    """Raise UsageError for limits that a container would run without: control groups of version 1
+    are root's, and Podman only warns.
+    """
+    is_limited = asked.memory_nbytes is not None or asked.cpus is not None
+    if not is_limited or asked.runtime != "podman" or not os.geteuid():
+        return
+    said = _asked(asked.runtime, "info", "--format", "{{.Host.CgroupsVersion}}")
+    if said.stdout.strip() == "v1":
+        raise UsageError(
+            "--container-memory, --container-cpus: for users other than root, podman holds no"
+            " container to them on this machine, whose control groups are of version 1: leave them"
+            " out, or run as root"
+        )
 
 
 def _described(asked: Container, said: str) -> Mapping[str, Any]:
@@ -173,17 +193,8 @@ def _require_app(asked: Container, described: Mapping[str, Any]) -> None:
 
 def _asked(runtime: str, *words: str) -> subprocess.CompletedProcess[str]:
     """What a runtime answers. Raises UsageError where it does not."""
-    command: Sequence[str] = (runtime, *words)
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return asking.asked((runtime, *words), PATIENCE_S)
     except subprocess.TimeoutExpired as error:
         raise UsageError(
             f"--container: {runtime} has not answered for {PATIENCE_S:g} s: see that it works, as"
@@ -191,10 +202,3 @@ def _asked(runtime: str, *words: str) -> subprocess.CompletedProcess[str]:
         ) from error
     except OSError as error:
         raise UsageError(f"--container: {runtime} cannot be started: {error.strerror}") from error
-
-
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    if not lines:
-        return f"exit status {done.returncode}"
-    return lines[-1]

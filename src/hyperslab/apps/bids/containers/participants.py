@@ -8,15 +8,9 @@ from typing import Any
 
 from hyperslab.apps.bids import app as apps
 from hyperslab.apps.bids.app import App, Command
+from hyperslab.apps.bids.containers import runtimes
 from hyperslab.apps.bids.containers.images import is_file, remove_left
-from hyperslab.apps.bids.containers.runtimes import (
-    DATA,
-    OUT,
-    WORK,
-    Container,
-    Mount,
-    require_mountable,
-)
+from hyperslab.apps.bids.containers.runtimes import Container, Mount, require_mountable
 from hyperslab.apps.bids.dataset import SUBJECT
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.apps.commands.running import run_here
@@ -30,7 +24,8 @@ def container_app(asked: Container, out: str) -> App:
     require_mountable(os.path.abspath(out))
 
     def commands(unit: Unit, root: str) -> list[Command]:
-        argv = asked.run_words(_mounts(unit, root), os.path.abspath(out), _app_words(unit))
+        words = runtimes.app_words("participant", [unit.participant.label])
+        argv = asked.run_words(_mounts(unit, root), os.path.abspath(out), words)
         return [Command(argv, literal(unit.participant.site))]
 
     files: tuple[str, ...] = ()
@@ -87,16 +82,6 @@ def _mounts(unit: Unit, root: str) -> list[Mount]:
     site = unit.participant.site
     home = os.path.join(root, site).rstrip(os.sep)
     require_mountable(home)
-    place = literal(site)
-    participant = f"{DATA}/{SUBJECT}{unit.participant.label}"
-    return [
-        Mount(literal(home), DATA),
-        Mount("{input}", participant),
-        Mount(f"{apps.OUT}/{place}".rstrip("/"), OUT, is_writable=True),
-        Mount("{work}", WORK, is_writable=True),
-    ]
-
-
-def _app_words(unit: Unit) -> tuple[str, ...]:
-    label = unit.participant.label
-    return (DATA, OUT, "participant", "--participant_label", label)
+    made = f"{apps.OUT}/{literal(site)}".rstrip("/")
+    participant = {SUBJECT + unit.participant.label: "{input}"}
+    return runtimes.folders(literal(home), made, "{work}", in_data=participant)

@@ -116,6 +116,29 @@ class Container:
         return (self.runtime, *facts.remove, NAME)
 
 
+def folders(
+    data: str,
+    out: str,
+    work: str,
+    in_data: Mapping[str, str] | None = None,
+    in_out: Mapping[str, str] | None = None,
+) -> list[Mount]:
+    """What a container sees: a dataset, a folder for what it makes, its scratch; and in the first
+    two what takes the place of a name, read-only.
+    """
+    inner = [Mount(here, f"{DATA}/{name}") for name, here in (in_data or {}).items()]
+    inner += [Mount(here, f"{OUT}/{name}") for name, here in (in_out or {}).items()]
+    made = Mount(out, OUT, is_writable=True)
+    return [Mount(data, DATA), made, Mount(work, WORK, is_writable=True), *inner]
+
+
+def app_words(level: str, labels: Sequence[str] = ()) -> tuple[str, ...]:
+    """The words of BIDS Apps for a level, and for participants by their labels; () for all."""
+    if not labels:
+        return (DATA, OUT, level)
+    return (DATA, OUT, level, "--participant_label", *labels)
+
+
 def require_mountable(*paths: str) -> None:
     """Raise UsageError for folders whose names runtimes would take apart."""
     for path in paths:

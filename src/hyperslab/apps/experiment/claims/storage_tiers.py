@@ -31,6 +31,7 @@ INCREMENTATION = "storage-tiers/incrementation"
 WRITE_BACK = "storage-tiers/write-back"
 INTERMEDIATES = "storage-tiers/intermediates"
 REGIONS = "storage-tiers/regions"
+PARTICIPANTS = "storage-tiers/bids"
 TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
 FAR = 1.25
@@ -49,6 +50,26 @@ def _order(evidence: Evidence) -> Judged:
         )
     ]
     return expecting({"slower"}, found)
+
+
+def _participants(evidence: Evidence) -> Judged:
+    """The slowest tier beside the fastest, of a BIDS App."""
+    found = [
+        one
+        for workers in evidence.levels("workers")
+        for one in evidence.beside("tier", TIERS[-1], TIERS[0], WITHOUT_START, workers=workers)
+    ]
+    return expecting({"slower"}, found)
+
+
+def _more_processes(evidence: Evidence) -> Judged:
+    """A process for every hardware thread beside few of them, on every tier."""
+    found = [
+        one
+        for tier in evidence.levels("tier")
+        for one in evidence.beside("workers", "1x", "0.25x", WITHOUT_START, tier=tier)
+    ]
+    return expecting({"faster"}, found)
 
 
 def _processes_on(tier: str, expected: set[Verdict], published: str) -> Claim:
@@ -336,6 +357,28 @@ CLAIMS = (
         INCREMENTATION,
         _garbage,
         "no number (in its text on Spark)",
+    ),
+    Claim(
+        "A BIDS App takes longer from a network file system than from memory.",
+        PARTICIPANTS,
+        _participants,
+        "isilon/memory 1.80 with 25 processes, 3.22 with 96 (Fig. 9)",
+        is_asked_for=True,
+    ),
+    Claim(
+        "More processes pay for a BIDS App, also on a slow tier.",
+        PARTICIPANTS,
+        _more_processes,
+        "96 over 25 processes: 0.43 in memory, 0.44 on persistent memory, 0.46 on a disk, 0.76 on"
+        " isilon (Fig. 9)",
+    ),
+    Claim(
+        "On a slow tier, programs of a BIDS App wait for storage.",
+        PARTICIPANTS,
+        _waiting,
+        "seconds of input and output with 96 processes: 21,746 in memory, 258,438 on isilon"
+        " (Fig. 10)",
+        is_asked_for=True,
     ),
     Claim(
         "Persistent memory as the machine's memory (Memory mode) is faster than as a disk.",

@@ -1,0 +1,64 @@
+"""Podman of a user without root: both levels, and limits that no container would be held to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.nobody import NOBODY, as_nobody
+from tests.apps.bids.containers.podman import IMAGE, Podman, missing, prepare
+from tests.apps.bids.datasets import make, t1w
+from tests.system.clusters.required import required
+
+HYPERSLAB = (sys.executable, "-c", "from hyperslab.cli import main; main()")
+VERSION_2 = Path("/sys/fs/cgroup/cgroup.controllers")
+"File of control groups of version 2."
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that nobody owns and reaches."""
+    folder = Path("/tmp") / f"hyperslab-rootless-{os.getpid()}"
+    for each in (folder, folder / "runtime"):
+        each.mkdir(mode=0o700)
+        os.chown(each, NOBODY, NOBODY)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "runtime"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def podman(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
+    required(missing())
+    made = prepare(place, as_nobody)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    yield made
+    made("system", "reset", "--force")
+
+
+def bids(home: Path, out: Path, *more: object) -> tuple[int, str]:
+    """What the command of nobody ends with, and what it says."""
+    words = ("bids", home, out, "both", "--container", IMAGE, "--no-report", *more)
+    process = as_nobody([*HYPERSLAB, *map(str, words)])
+    said, errors = process.communicate()
+    return process.returncode, said + errors
+
+
+def test_a_user_without_root(podman: Podman, place: Path) -> None:
+    home = make(place / "data", *map(t1w, "1234"), content=b"head\n")
+    out = place / "out"
+    status, said = bids(home, out, "--engine", "processes", "--workers", 2)
+    assert status == 0, said
+    assert (out / "group.tsv").read_text() == "head\n" * 4
+    assert (out / "sub-4" / "head.txt").stat().st_uid == NOBODY
+    assert podman.containers() == []
+    if not VERSION_2.exists():
+        status, said = bids(home, place / "other", "--container-memory", "1GB")
+        assert status == 2
+        assert "podman holds no container to them on this machine" in said
