@@ -69,6 +69,13 @@ def numbered(block: Array) -> Array:
         (lambda block: np.flip(np.cumsum(np.flip(block, 1), axis=1), 1), (1,)),
         (lambda block: block.mean(axis=3) - block.mean(), (0, 1, 2)),
         (lambda block: {"same": block, "other": block / block.max(axis=0)}, (0,)),
+        (lambda block: block - block[:, :, ::-1], (2,)),
+        (lambda block: block[::-1, ::-1], (0, 1)),
+        (
+            lambda block: block * (np.arange(block.shape[1]) < block.shape[1] / 2)[:, None, None],
+            (1,),
+        ),
+        (lambda block: block * (np.arange(len(block)) % 2)[:, None, None, None], (0,)),
     ],
 )
 def test_axes_along_which_blocks_decide_are_found(function: Any, axes: tuple[int, ...]) -> None:

@@ -217,6 +217,11 @@ def test_what_is_no_image_or_too_large_has_none(tmp_path: Path) -> None:
         file["x"] = np.zeros((5, 5, 5))
     assert slices(formats.open_source(f"{tmp_path / 'a.h5'}::x")) == ()
     assert slices(formats.open_source(str(save(tmp_path / "flat.nii", np.zeros((5, 5)))))) == ()
+    nowhere = save(tmp_path / "nowhere.nii", np.zeros((5, 5, 5)))
+    with nowhere.open("r+b") as file:
+        file.seek(280)  # srow_x, srow_y and srow_z
+        file.write(bytes(48))
+    assert slices(formats.open_source(str(nowhere))) == ()
     with (tmp_path / "huge.nii").open("wb") as sparse:
         header: Any = nib.Nifti1Header()  # type: ignore[no-untyped-call]
         header.set_data_shape((30_000, 20_000, 10_000))

@@ -297,6 +297,16 @@ def test_a_directory_of_images_becomes_as_many(tmp_path: Path) -> None:
         )
 
 
+def test_booleans_become_ones_and_zeros_in_nifti(tmp_path: Path) -> None:
+    inner = np.random.default_rng(0).random((4, 5, 6)) > 0.5
+    with h5py.File(tmp_path / "mask.h5", "w") as file:
+        file["mask"] = inner
+    hyperslab.convert(tmp_path / "mask.h5", tmp_path / "mask.nii.gz")
+    made: Any = nibabel.load(tmp_path / "mask.nii.gz")
+    assert made.get_data_dtype() == np.uint8
+    assert np.array_equal(np.asarray(made.dataobj), inner)
+
+
 def test_dtype_is_changed_on_request_and_only_if_every_value_fits(tmp_path: Path) -> None:
     source = save(tmp_path / "in.nii", np.arange(-10, 50, dtype="i2").reshape(3, 4, 5))
     convert(source, tmp_path / "new.nii", "--dtype", "float32")
