@@ -84,13 +84,13 @@ def _amid(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:
 
 
 def _margins(n: int) -> tuple[int, int]:
-    """What of an axis lies before and behind the part: an odd number, and one more, so that what
-    mirrors a block, halves it, or takes every second plane makes other values of the part.
+    """What of an axis lies before and behind the part: an odd number, and two more where there is
+    room, so that what mirrors a block, halves it, or takes every second plane makes other values of
+    the part.
     """
     low = (n // 4 - 1) | 1
-    if n == _LEAST_EXTENT:
-        return low, low
-    return low, low + 1
+    more = min(2, n - _LEAST_EXTENT)
+    return low, low + more
 
 
 def _made(steps: Sequence[Step], sample: Sample, axes: Sequence[Axes]) -> list[Array]:
