@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs links scratch storage-picture test programs rust-tests lint engines compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links scratch storage-picture test test-all programs rust-tests lint engines compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ ALONE := tests/storage/probing/test_fio.py tests/storage/emulation/test_network.
 
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
-test: ## run every check and every test
+test: ## run every check and the tests
 	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs
 	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
 	@status=0; said=$(VENV)/checks.txt; \
@@ -67,6 +67,10 @@ test: ## run every check and every test
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ALONE) || status=1; \
 	exit $$status
+
+# `make test` leaves out repetitions (tests/repetitions.py), and draws a third of the examples (tests/examples.py).
+test-all: ## run every check and every test, those too that repeat a point on another engine or format
+	@HYPERSLAB_ALL_TESTS=1 HYPERSLAB_EXAMPLES=all $(MAKE) --no-print-directory test
 
 # What the tests start, and Python's packages do not bring.
 programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
@@ -102,7 +106,7 @@ SUITES = sed -n 's/^class \(Test[A-Za-z]*\)(EngineTests).*/\1/p' tests/engines/*
 
 engines: $(VENV)/.installed-test programs ## play the whole suite of engines on every engine, some minutes
 	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
-	@HYPERSLAB_ALL_ENGINE_TESTS=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 tests/engines -k "$$($(SUITES))" $(PYTEST)
+	@HYPERSLAB_ALL_TESTS=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 tests/engines -k "$$($(SUITES))" $(PYTEST)
 
 # Random files of every format, read in every way and by the formats' own libraries.
 NUMBER ?= 1000

@@ -9,6 +9,7 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 # before netCDF4, which would have HDF5 look for filters in its own folder, as it may have had it do
 # in the process that started this one
@@ -17,36 +18,40 @@ import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import Phase, settings
 
+from tests import repetitions
 from tests.examples import examples
 from tests.spark_java import java_options
 from tests.spark_java import settings as settings_of_spark
 
 ROOT = Path(__file__).parent
+TOGETHER = ("tests/connectors/spark/",)
+"Folders whose tests share what takes long to start."
+WORD = "left out"
+"Key of what processes of pytest-xdist say of the repetitions that they leave out."
 LONGEST = (
-    "system/faults/test_clusters.py",
-    "formats/test_matrix.py",
-    "engines/test_spark.py",
-    "engines/test_connect.py",
     "connectors/spark/test_page.py",
+    "engines/test_spark.py",
+    "apps/bids/containers/test_podman.py",
+    "system/faults/test_clusters.py",
+    "engines/test_connect.py",
     "engines/test_gnu_parallel.py",
+    "apps/netlab/test_cluster.py",
+    "engines/test_mpi.py",
+    "system/end_to_end/test_pages.py",
+    "engines/test_slurm.py",
+    "formats/test_matrix.py",
+    "system/faults/test_detached.py",
+    "apps/experiment/test_spark_rounds.py",
+    "engines/test_one_process.py",
     "system/end_to_end/test_split_merge.py",
-    "system/faults/test_driver.py",
-    "connectors/spark/test_table.py",
     "storage/remote/test_zarr.py",
+    "system/verdicts/test_tasks.py",
     "connectors/test_xarray_suite.py",
     "engines/test_processes.py",
-    "system/faults/test_convert.py",
-    "connectors/spark/test_clients.py",
-    "storage/remote/test_zarr_faults.py",
-    "system/end_to_end/test_readme.py",
-    "engines/test_slurm.py",
+    "system/faults/test_experiments.py",
     "campaign/test_campaign.py",
-    "system/verdicts/test_storage.py",
+    "system/faults/test_mpi.py",
     "system/faults/test_gnu_parallel.py",
-    "connectors/test_xarray_files.py",
-    "connectors/spark/test_read.py",
-    "engines/test_one_process.py",
-    "engines/test_mpi.py",
 )
 """Files that take longest, longest first: they begin first, so that none is left when all others
 have ended.
@@ -75,10 +80,27 @@ def pytest_configure(config: pytest.Config) -> None:
         os.setsid()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have the longest files begin first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave repetitions out, and have the longest files begin first."""
+    repetitions.leave_out(config, items)
     places = {ROOT / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have one process play all files of a folder of TOGETHER, where others take a file each."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class ByFolder(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            folders = (folder for folder in TOGETHER if file.startswith(folder))
+            return next(folders, file)
+
+    return ByFolder(config, log)
 
 
 def pytest_collection_finish() -> None:
@@ -90,8 +112,28 @@ def pytest_collection_finish() -> None:
     sys.dont_write_bytecode = True
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have a process of pytest-xdist tell the first one how much it has left out."""
+    if hasattr(session.config, "workeroutput"):
+        left = session.config.stash.get(repetitions.LEFT_OUT, 0)
+        session.config.workeroutput[WORD] = left
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear it: every process has collected, and left out, the same."""
+    said = getattr(node, "workeroutput", {})
+    if WORD in said:
+        node.config.stash[repetitions.LEFT_OUT] = said[WORD]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print each reason for a skip, with what to do about it, so that none goes unnoticed."""
+    """Print how much was left out, and each reason for a skip, with what to do about it, so that
+    none goes unnoticed.
+    """
+    left_out = repetitions.told(terminalreporter.config)
+    if left_out:
+        terminalreporter.line(left_out)
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if not reasons:
         return

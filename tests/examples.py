@@ -16,3 +16,8 @@ def examples(number: int) -> int:
     if os.environ.get(VARIABLE) == ALL:
         return number
     return number // SHARE
+
+
+def spread(number: int) -> range:
+    """The first so many whole numbers, or a third of them, from the first one on."""
+    return range(0, number, number // examples(number))

@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -84,11 +85,11 @@ def test_files_keep_to_their_size() -> None:
 
 
 def test_functions_keep_to_their_size() -> None:
-    functions = [(path, function) for path in SOURCES for function in _functions(path)]
     too_long = [
-        f"{path.relative_to(ROOT)}:{function.lineno}: {function.name}"
-        for path, function in functions
-        if _lines(function) > LINES_OF_A_FUNCTION
+        f"{path.relative_to(ROOT)}:{name}"
+        for path in SOURCES
+        for name, lines in _code(path).functions.items()
+        if lines > LINES_OF_A_FUNCTION
     ]
     assert too_long == []
 
@@ -110,7 +111,7 @@ def test_no_module_has_the_name_of_something_in_its_room() -> None:
 
 
 def test_nine_functions_in_ten_are_short() -> None:
-    sizes = [_lines(f) for path in SOURCES for f in _functions(path)]
+    sizes = [lines for path in SOURCES for lines in _code(path).functions.values()]
     assert sum(n < 25 for n in sizes) >= 0.9 * len(sizes)
 
 
@@ -122,7 +123,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun_of_their_own() -> None:
     headless = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in SOURCES
-        for line, text in _texts(ast.parse(path.read_text()))
+        for line, text in _code(path).texts
         if HEADLESS.match(text)
     ]
     assert headless == []
@@ -133,7 +134,7 @@ def test_a_text_of_the_code_is_a_docstring_or_stands_under_its_field() -> None:
         '"""Sizes."""\nSIZE = 1\n"Of one."\nclass A:\n    b: int\n    "In bytes."\n'
         'def f():\n    """At once."""\n'
     )
-    assert sorted(_texts(code)) == [
+    assert sorted(_texts(ast.walk(code))) == [
         (1, "Sizes."),
         (3, "Of one."),
         (6, "In bytes."),
@@ -142,12 +143,12 @@ def test_a_text_of_the_code_is_a_docstring_or_stands_under_its_field() -> None:
 
 
 def test_a_statement_has_one_conditional_expression_at_most() -> None:
-    crowded = [f"{path}:{line}" for path, line in _statements(_is_crowded)]
+    crowded = [f"{path}:{line}" for path in SOURCES for line in _code(path).crowded]
     assert crowded == []
 
 
 def test_a_statement_gives_one_thing_its_name() -> None:
-    packed = [f"{path}:{line}" for path, line in _statements(_is_packed)]
+    packed = [f"{path}:{line}" for path in SOURCES for line in _code(path).packed]
     assert packed == []
 
 
@@ -319,25 +320,41 @@ def test_importing_the_package_starts_no_engine() -> None:
     assert out.strip() == "1 0 []"
 
 
-def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _texts(code: ast.Module) -> Iterator[tuple[int, str]]:
+@dataclass
+class Code:
+    """What tests ask of a file's code, which is parsed once for all of them."""
+
+    functions: dict[str, int]
+    "Lines of each function, by its name and line."
+    texts: list[tuple[int, str]]
+    crowded: list[int]
+    "Lines of statements with several conditional expressions."
+    packed: list[int]
+    "Lines of statements that give several things their names."
+
+
+@functools.cache
+def _code(path: Path) -> Code:
+    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(tree))
+    statements = [node for node in nodes if isinstance(node, ast.stmt)]
+    return Code(
+        {f"{one.lineno}: {one.name}": _lines(one) for one in nodes if isinstance(one, Function)},
+        list(_texts(nodes)),
+        [one.lineno for one in statements if _is_crowded(one)],
+        [one.lineno for one in statements if _is_packed(one)],
+    )
+
+
+def _texts(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of every docstring, and of every string that stands under a field."""
-    for node in ast.walk(code):
+    for node in nodes:
         match node:
             case ast.Expr(ast.Constant(str(text))):
                 yield node.lineno, text
-
-
-def _statements(is_wrong: Callable[[ast.stmt], bool]) -> Iterator[tuple[Path, int]]:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.stmt) and is_wrong(node):
-                yield path.relative_to(ROOT), node.lineno
 
 
 def _is_crowded(statement: ast.stmt) -> bool:
@@ -404,7 +421,7 @@ def _modules(folder: Path) -> set[str]:
     return names | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
-def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _lines(function: Function) -> int:
     """Lines of the body: a command's signature is its table of flags, not code."""
     assert function.end_lineno is not None
     return function.end_lineno - function.body[0].lineno + 1

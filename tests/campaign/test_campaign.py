@@ -1,4 +1,4 @@
-"""A few rounds of every scenario, always the same; and the judges, who must see what is planted."""
+"""A round of some scenarios, always the same; and the judges, who must see what is planted."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.campaign.playing import NOTHING_HIT, Verdict, home_of, undisturbed
 from tests.campaign.rounds import Finding, References, Round
 from tests.campaign.scenarios import Wish
 from tests.campaign.shim import Rule
+from tests.repetitions import few
 from tests.system.clusters.processes import signal_all
 from tests.system.clusters.required import required
 
@@ -43,6 +44,11 @@ ROUNDS: Mapping[str, tuple[Job, int]] = {
     "terminals": (VOLUME, 2),
 }
 "A job for every scenario, and the number that decides all else."
+PLAYED = ("deaths", "calls", "changes", "power", "terminals")
+"""Faults that strike where they were drawn. What the other scenarios do, tests/system/faults does
+at chosen moments: test_disk.py, test_driver.py (races, tampering), test_damaged_records.py,
+test_copies.py, test_stale_workers.py.
+"""
 CALLS = """
 import ctypes, fcntl, os, sys
 out = sys.argv[1]
@@ -89,7 +95,7 @@ def done(begun: Round) -> Round:
     return begun
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize("name", few(PLAYED, ROUNDS, "no fault makes a run wrong or torn"))
 def test_a_round(tmp_path: Path, references: References, name: str) -> None:
     required(scenarios.SCENARIOS[name].missing())
     job, number = ROUNDS[name]

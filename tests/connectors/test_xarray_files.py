@@ -25,14 +25,14 @@ from tests.connectors.opened import (
     theirs,
     write_all_kinds,
 )
-from tests.formats.files import real_files
+from tests.formats.files import few_real_files, real_files
 
 MANY = 20
 LARGEST = 10**6
 
 
 @pytest.mark.parametrize(
-    "path", [*real_files("hdf5", only=".nc"), *real_files("netcdf", without=(".mnc",))]
+    "path", [*few_real_files("hdf5", only=".nc"), *real_files("netcdf", without=(".mnc",))]
 )
 @pytest.mark.parametrize("options", [{}, RAW], ids=["decoded", "stored"])
 def test_netcdf_files_are_as_netcdf4_gives_them(path: Path, options: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def test_netcdf_files_are_as_netcdf4_gives_them(path: Path, options: dict[str, A
 
 @pytest.mark.filterwarnings("ignore:.*is left out")
 @pytest.mark.parametrize(
-    "path", real_files("hdf5", without=("tbigdims.h5", "ref_hdf5_compat1.nc", ".mnc"))
+    "path", few_real_files("hdf5", without=("tbigdims.h5", "ref_hdf5_compat1.nc", ".mnc"))
 )
 def test_groups_of_hdf5_files_are_as_h5netcdf_gives_them(path: Path) -> None:
     found, expected = xarray.open_groups(path, engine=HyperslabBackend, **RAW), by_h5netcdf(path)

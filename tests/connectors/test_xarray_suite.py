@@ -23,11 +23,16 @@ from xarray.tests.conftest import time_unit, use_dask
 
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import UsageError
+from tests.repetitions import only
 
 __all__ = ["time_unit", "use_dask"]  # fixtures of the suite
 
 # The suite is written for warnings that are not errors; those of this engine are.
 pytestmark = pytest.mark.filterwarnings("default", "error:.*is left out")
+
+
+LEFT_OUT = {"test_load_async", "test_compression_encoding_h5py", "test_dump_encodings_h5py"}
+"Tests that TestByH5netcdf does not have."
 
 
 class Reads:
@@ -94,6 +99,27 @@ class TestClassic(Reads, suite.TestNetCDF3ViaNetCDF4Data):
     test_coordinate_variables_after_iris_roundtrip: Any = None
 
 
+READING = (
+    "test_roundtrip_mask_and_scale",
+    "test_roundtrip_test_data",
+    "test_roundtrip_string_encoded_characters",
+    "test_orthogonal_indexing",
+    "test_vectorized_indexing",
+    "test_isel_dataarray",
+    "test_pickle",
+    "test_write_groups",
+)
+"""What a suite shows that differs from that of netCDF-4 by its writer, or by how it holds arrays:
+values, texts, parts and groups. What variables and attributes mean is the same code.
+"""
+
+
+def _of(suite_of_others: type) -> set[str]:
+    """The tests that a suite does not inherit."""
+    return {name for name in vars(suite_of_others) if name.startswith("test_")}
+
+
+@only({*READING, *_of(suite.TestNetCDF4ViaDaskData)})
 class TestChunked(TestNetcdf4, suite.TestNetCDF4ViaDaskData):
     """netCDF-4 in Dask arrays of stored chunks."""
 
@@ -110,6 +136,7 @@ class TestChunked(TestNetcdf4, suite.TestNetCDF4ViaDaskData):
             yield found
 
 
+@only({*READING, *_of(suite.TestH5NetCDFData)} - LEFT_OUT)
 class TestByH5netcdf(Groups, suite.TestH5NetCDFData):
     """netCDF-4 as h5netcdf writes it, but for h5netcdf's own words for filters."""
 

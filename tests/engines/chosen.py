@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-
-from hyperslab.testing import EngineTests
-
-DIFFERING = (
+FEWEST = (
     "test_blocks_are_the_same_whatever_the_workers",
     "test_reductions_are_exact_for_integers",
-    "test_folds_with_a_prior",
     "test_every_phase_is_in_the_trace",
-    "test_a_bad_block_fails_alone",
+)
+"""What shows that an engine runs maps, reductions and single steps, where all else is the code of
+another one: the toy is started as `gnu-parallel` is, and `processes` with threads as without.
+"""
+
+DIFFERING = (
+    *FEWEST,
     "test_a_resumed_run_repeats_only_what_is_missing",
     "test_a_command_that_is_late_ends_with_all_that_it_has_started",
 )
 """What shows how engines of batches differ: in the graph of a map, of a reduction, and of single
-steps, and in how it is given up. `dask-bag` plays the whole suite.
+steps, and in how it is given up. `dask-bag` plays all that is of their own.
 """
 
 OWN = (
     *DIFFERING,
+    "test_folds_with_a_prior",
+    "test_a_bad_block_fails_alone",
     "test_idle_slots_are_in_the_trace",
     "test_the_journal_and_the_manifest_are_complete",
     "test_a_failure_that_passes_is_tried_again",
@@ -32,21 +34,6 @@ OWN = (
 """What engines do by code of their own: hand out tasks and steps, merge, lose, end and record.
 
 What is left are blocks that tasks read, change and write by the same code wherever they run
-(`hyperslab.plan.steps`): those tests are played on `serial`, `threads`, `processes` and `dask-bag`.
+(`hyperslab.plan.steps`): those tests are played on `serial` and `threads`; how functions, blocks
+and values travel to other processes is in the tests above.
 """
-
-ALL = "HYPERSLAB_ALL_ENGINE_TESTS"
-"Environment variable that has every engine play the whole suite, if it is set."
-
-
-def only(names: tuple[str, ...]) -> Callable[[type[EngineTests]], type[EngineTests]]:
-    """Keep these tests of the suite alone in a class, unless all of them are asked for."""
-
-    def chosen(cls: type[EngineTests]) -> type[EngineTests]:
-        for name in dir(EngineTests):
-            if name.startswith("test_") and name not in names and ALL not in os.environ:
-                setattr(cls, name, None)
-        return cls
-
-    assert all(hasattr(EngineTests, name) for name in names), names
-    return chosen

@@ -33,19 +33,13 @@ from hyperslab.plan.settings import Granularity
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.trace import NO_TASK
 from tests.engines.briefly import BRIEF_PROBE
+from tests.repetitions import few, repeats
 from tests.system.clusters import dask, slurm, spark
 from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
 from tests.system.clusters.required import required
 from tests.system.clusters.slurm import slurm as slurm_cluster
 from tests.system.clusters.spark import spark_cluster
-from tests.system.faults.command import (
-    Running,
-    await_recorded,
-    hyperslab,
-    load,
-    make_volume,
-    running,
-)
+from tests.system.faults.command import Running, await_recorded, load, make_volume, program, running
 
 CODE = """
 import numpy as np
@@ -130,7 +124,7 @@ def test_code_is_sent_to_workers_without_hyperslab(tmp_path: Path, code: Path) -
             f"{socket.gethostname()}/w{w}/t{t}" for w in (0, 1) for t in (0, 1)
         ]
         before = [process.pid for process in cluster.workers]
-        for factor, engine in ((7, "dask-bag"), (5, "dask-delayed"), (4, "dask-futures")):
+        for factor, engine in ((7, "dask-bag"), (5, "dask-delayed")):
             shutil.rmtree(tmp_path / "map")
             shutil.rmtree(tmp_path / "reduce")
             (code.parent / "beside.py").write_text(f"def factor():\n    return {factor}\n")
@@ -244,6 +238,7 @@ def test_slurm_runs_the_workers(
         assert cluster.command("squeue", "--noheader", "--states=running,pending").strip() == ""
 
 
+@repeats("clusters of others are found and used: on Dask; of Spark a laboratory starts one")
 def test_a_spark_cluster(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     required(spark.missing())
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -337,14 +332,17 @@ def test_java_that_is_missing_or_too_old_is_a_sentence(
         "--engine",
         "spark",
     )
-    done = hyperslab(*arguments, environment=environment)
+    done = program(*arguments, environment=environment)
     assert done.returncode == 2
     assert reason in done.stderr
     assert "Java 17 or newer" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["dask-delayed", "spark"])
+SAME = "batches go to every engine by the same code: on Dask"
+
+
+@pytest.mark.parametrize("engine", few(["dask-delayed"], ["dask-delayed", "spark"], SAME))
 def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, engine: str) -> None:
     """Few for many tasks; with stepwise granularity every step of a block is one, where the engine
     does not fuse.
@@ -366,7 +364,10 @@ def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, eng
     assert units("stepwise", Rule("blocks", (16,)), granularity="stepwise") == 16 * steps
 
 
-@pytest.mark.parametrize("engine", ["dask-bag", "dask-futures", "spark"])
+TREES = ["dask-bag", "dask-futures", "spark"]
+
+
+@pytest.mark.parametrize("engine", few(["dask-futures"], TREES, SAME))
 def test_a_reduction_is_merged_by_the_engine_s_own_tree(
     tmp_path: Path, code: Path, engine: str
 ) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from hyperslab.testing import EngineTests
+from tests.engines.chosen import OWN
 from tests.engines.images import IMAGES
 from tests.engines.recorded import recorded, require_whole
+from tests.repetitions import only
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 
@@ -33,6 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     library.config.refresh()
 
 
+@only(OWN)
 class TestDaskBag(EngineTests):
     engine, images = "dask-bag", IMAGES
 

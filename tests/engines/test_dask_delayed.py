@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import DIFFERING, only
+from tests.engines.chosen import DIFFERING
 from tests.engines.recorded import recorded, require_whole
+from tests.repetitions import only
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 

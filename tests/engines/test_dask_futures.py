@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import DIFFERING, only
+from tests.engines.chosen import DIFFERING
+from tests.repetitions import only
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 

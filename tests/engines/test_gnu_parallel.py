@@ -28,8 +28,9 @@ from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
-from tests.engines.chosen import OWN, only
+from tests.engines.chosen import OWN
 from tests.engines.fence import removes_the_fence
+from tests.repetitions import only
 from tests.system.clusters import dask, sshd
 from tests.system.clusters.another_host import AHEAD_S, APART, another_host
 from tests.system.clusters.required import required

@@ -33,7 +33,8 @@ from hyperslab.engines.mpi.engine import slots_of
 from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import OWN, only
+from tests.engines.chosen import OWN
+from tests.repetitions import only
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
 from tests.system.faults.command import make_volume

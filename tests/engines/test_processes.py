@@ -16,18 +16,19 @@ import hyperslab
 from hyperslab.engines.environment import OOM_SCORE, program
 from hyperslab.engines.pool.worker_process import START_LIMIT_S, WorkerProcess
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import DIFFERING, only
+from tests.engines.chosen import FEWEST, OWN
 from tests.engines.images import IMAGES
+from tests.repetitions import only
 
 SCORE = Path("/proc/self/oom_score_adj")
 
 
+@only(OWN)
 class TestProcesses(EngineTests):
     engine, images, stops_late_tasks = "processes", IMAGES, True
-    every = frozenset({"end"})
 
 
-@only(DIFFERING)
+@only(FEWEST)
 class TestProcessesWithThreads(EngineTests):
     engine, slots, stops_late_tasks = "processes", (2, 2), True
 

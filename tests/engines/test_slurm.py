@@ -31,8 +31,9 @@ from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import OWN, only
+from tests.engines.chosen import DIFFERING
 from tests.engines.fence import removes_the_fence
+from tests.repetitions import only
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
@@ -55,7 +56,7 @@ def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Slurm, "batches_per_slot", 1)
 
 
-@only(OWN)
+@only(DIFFERING)
 class TestSlurm(EngineTests):
     engine = "slurm"
 

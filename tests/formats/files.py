@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hyperslab.testing.formats import find_files
+from tests.repetitions import repeats
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -37,6 +38,23 @@ def real_files(kind: str, only: str = "", without: tuple[str, ...] = ()) -> list
         " files"
     )
     return [*found, pytest.param(Path(), id="extra", marks=pytest.mark.skip(reason=reason))]
+
+
+LARGE = ("ref_hdf5_compat1.nc", "extra-jhdf_test_large_group_latest.hdf5")
+"Files of thousands of variables, whose list takes seconds."
+
+
+def few_real_files(kind: str, only: str = "", without: tuple[str, ...] = ()) -> list[Any]:
+    """The same, of which those of LARGE repeat the point of a test that lists all that is in a
+    file: the suites of formats list it.
+    """
+    point = repeats("all that is in a file is listed")
+    return [
+        pytest.param(*case.values, id=case.id, marks=[*case.marks, point])
+        if case.id in LARGE
+        else case
+        for case in real_files(kind, only, without)
+    ]
 
 
 @functools.cache

@@ -65,6 +65,8 @@ class Row:
     """
     shown: str = ""
     "Name in the table where that is one for several rows."
+    repeats: str = ""
+    "Point that other rows make as well (tests/repetitions.py)."
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ COMBINED, SPECIAL = (
     "Packing and missing values, combined",
     "Packing and missing values, special cases",
 )
+KINDS = (("netCDF-4", TYPES), ("CDF-5", TYPES), ("CDF-1", SMALL_TYPES))
 MASKS: dict[str, dict[str, Any]] = {
     "": {},
     "_FillValue": {"_FillValue": 5},
@@ -51,15 +52,18 @@ PACKINGS: dict[str, dict[str, Any]] = {
 
 def combined() -> Iterator[Row]:
     """Every way to mask with every way to pack, of every type, in netCDF-4 and CDF-5, and of its
-    types in CDF-1.
+    types in CDF-1. Every two of mask, packing and kind meet in a third of them; the others repeat
+    how they meet.
     """
-    for mask, masked in MASKS.items():
-        for packing, packed in PACKINGS.items():
+    for place, (mask, masked) in enumerate(MASKS.items()):
+        for turn, (packing, packed) in enumerate(PACKINGS.items()):
             name = "; ".join(part for part in (mask, packing) if part) or "none"
-            for kind, types in (("netCDF-4", TYPES), ("CDF-5", TYPES), ("CDF-1", SMALL_TYPES)):
+            for number, (kind, types) in enumerate(KINDS):
                 made = [_variable(dtype, masked, packed) for dtype in types]
                 real, arrays = _real(bool(mask), packing), tuple(one.name for one in made)
                 options: dict[str, Any] = {"real": real, "arrays": arrays, "shown": name}
+                if (place + turn) % len(KINDS) != number:
+                    options["repeats"] = "a mask and a packing, in a file of another kind"
                 yield Row(COMBINED, f"{name}, {kind}", partial(make, made, kind=kind), **options)
 
 

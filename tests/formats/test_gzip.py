@@ -38,6 +38,7 @@ from tests.examples import examples
 from tests.formats.files import real_files
 from tests.formats.nifti_made import member, random_values, save, smooth_values
 from tests.formats.test_nifti import DTYPES, whole
+from tests.repetitions import few
 from tests.system.clusters.required import required
 
 nib: Any = nibabel
@@ -46,6 +47,8 @@ nib: Any = nibabel
 SHAPE = (40, 30, 50)
 "Of images of int16: 120,000 bytes."
 SPACING = 8192
+KEPT = ["in memory", "in a file"]
+"Where an index is; tests of runs and of views have it in a file."
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ class TestIndexedNifti(FormatTests):
     def path(self, request: pytest.FixtureRequest) -> Path:
         return Path(request.param)
 
-    @pytest.fixture(autouse=True, params=["in memory", "in a file"])
+    @pytest.fixture(autouse=True, params=few(["in memory"], KEPT, "an index finds every region"))
     def _indexed(
         self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, folder: Path
     ) -> None:

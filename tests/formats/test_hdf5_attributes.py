@@ -21,7 +21,7 @@ from hyperslab.errors import FormatError
 from hyperslab.formats import hdf5
 from hyperslab.formats.hdf5 import netcdf4
 from hyperslab.formats.hdf5.tree import datasets
-from tests.formats.files import real_files
+from tests.formats.files import few_real_files
 from tests.formats.hdf5_damage import Reading, make_lists
 
 OBJECT_NBYTES = 16
@@ -133,7 +133,7 @@ def test_damaged_scales_do_not_end_the_process(tmp_path: Path, read_apart: Readi
     assert results(read_apart(path, path))["open /data"].startswith("FormatError")
 
 
-@pytest.mark.parametrize("path", real_files("hdf5"))
+@pytest.mark.parametrize("path", few_real_files("hdf5"))
 def test_scales_and_labels_are_those_of_hdf5(path: Path) -> None:
     with h5py.File(path, "r", locking=False) as file:
         for dataset in datasets(file)[:100]:

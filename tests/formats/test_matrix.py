@@ -24,6 +24,7 @@ from hyperslab.errors import FormatError, UsageError
 from tests.formats import page
 from tests.formats.hdf5_made import chunk_index
 from tests.formats.matrix import Expected, Matrix, Row, opened, way_of
+from tests.repetitions import repeats
 
 Made = Callable[[Matrix, Row], Path]
 CASES = [(matrix, row) for matrix in page.MATRICES for row in matrix.rows()]
@@ -51,7 +52,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def parametrized(chosen: list[tuple[Matrix, Row]]) -> pytest.MarkDecorator:
     ids = [f"{matrix.title}: {row.group}: {row.name}" for matrix, row in chosen]
-    return pytest.mark.parametrize(("matrix", "row"), chosen, ids=ids)
+    cases = [_case(matrix, row) for matrix, row in chosen]
+    return pytest.mark.parametrize(("matrix", "row"), cases, ids=ids)
+
+
+def _case(matrix: Matrix, row: Row) -> Any:
+    if row.repeats:
+        return pytest.param(matrix, row, marks=repeats(row.repeats))
+    return matrix, row
 
 
 def kinds(source: ArraySource) -> Iterator[Values]:

@@ -29,7 +29,7 @@ from hyperslab.formats.netcdf import classic
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from tests.examples import examples
-from tests.formats.files import DATA, real_files
+from tests.formats.files import DATA, few_real_files, real_files
 from tests.formats.reference import minc_image, netcdf_whole
 
 CLASSIC: list[Any] = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
@@ -65,7 +65,7 @@ class TestNetcdf4(NetcdfTests):
         return Path(request.param)
 
 
-@pytest.mark.parametrize("path", real_files("hdf5", only=".nc"))
+@pytest.mark.parametrize("path", few_real_files("hdf5", only=".nc"))
 def test_variables_and_dimensions_are_those_of_netcdf4(path: Path) -> None:
     with netCDF4.Dataset(path) as file:
         expected = {f"/{name}": variable.dimensions for name, variable in file.variables.items()}

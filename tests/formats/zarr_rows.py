@@ -319,8 +319,11 @@ PACKED_TYPES = ("u1", "i2", "i8", "f4")
 
 
 def packing() -> Iterator[Row]:
-    """Every way to mask with every way to pack, of every type, as xarray writes it."""
-    for (mask, masked), (packing, packed) in itertools.product(MASKS.items(), PACKINGS.items()):
+    """Every way to mask with every way to pack, of every type, as xarray writes it. Every two of
+    mask, packing and version meet in one half of them; the others repeat how they meet.
+    """
+    every = itertools.product(enumerate(MASKS.items()), enumerate(PACKINGS.items()))
+    for (place, (mask, masked)), (turn, (packing, packed)) in every:
         name = "; ".join(part for part in (mask, packing) if part) or "none"
         for version in (2, 3):
             real = "float64, NaN where masked" if packing and mask else "float64" if packing else ""
@@ -332,6 +335,8 @@ def packing() -> Iterator[Row]:
                 "shown": name,
                 "real": real,
             }
+            if (place + turn + version) % 2:
+                options["repeats"] = "a mask and a packing, in a store of another version"
             yield row("Packing and missing values", f"{name} (version {version})", makes, **options)
 
 

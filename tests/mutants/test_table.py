@@ -70,12 +70,12 @@ def test_a_line_that_is_not_there_once_cannot_be_broken(sound: str) -> None:
 
 @cache
 def names_in(file: str) -> frozenset[str]:
-    """Names of the tests of a file, those of a class after its own; a class with a base has those
-    of our suites.
+    """Names of the tests of a file that `make test` plays, those of a class after its own; a class
+    with a base has those of our suites.
     """
     found = set()
     for node in ast.parse((ROOT / file).read_text()).body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef) and not is_left_out(node):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):
             own = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
@@ -83,6 +83,11 @@ def names_in(file: str) -> frozenset[str]:
                 own |= {*vars(EngineTests), *vars(FormatTests)}
             found |= {f"{node.name}::{name}" for name in own}
     return frozenset(name for name in found if "test_" in name)
+
+
+def is_left_out(function: ast.FunctionDef) -> bool:
+    """Whether a test is a repetition, in all of its cases."""
+    return any(ast.unparse(one).startswith("repeats(") for one in function.decorator_list)
 
 
 @cache

@@ -30,6 +30,7 @@ from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.steps import steps_of
 from hyperslab.plan.task import Outcome
 from hyperslab.testing import functions
+from tests.examples import examples
 
 LIMIT_S = 2.0
 "Time on a processor in which a plan is to be there; twice that much fails, as machines differ."
@@ -95,7 +96,7 @@ def assert_covers(plan: Plan, shape: Shape) -> None:
     assert sum(task.core.size for task in tasks) == math.prod(shape)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_every_plan_is_small_and_whole(described: ArraySource, data: st.DataObject) -> None:
     extent = st.one_of(st.integers(1, 30), st.integers(1, 3000))
@@ -177,7 +178,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[SourceSet]:
     return [gather(name) for name in named]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_what_is_promised_to_be_read_is_read(files: list[SourceSet], data: st.DataObject) -> None:
     source = data.draw(st.sampled_from(files))

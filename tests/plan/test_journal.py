@@ -201,7 +201,7 @@ def test_a_line_gives_back_its_outcome(outcome: Outcome) -> None:
     assert decode(line) == outcome
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(outcomes, max_size=6), st.lists(st.floats(0, 1), max_size=4))
 def test_a_tail_takes_every_line_once_however_it_grows(
     recorded: list[Outcome], cuts: list[float]
@@ -217,7 +217,7 @@ def test_a_tail_takes_every_line_once_however_it_grows(
         assert tail.poll() == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, TASKS - 1), st.sets(st.integers(0, TASKS - 1)))
 def test_a_merge_that_fails_half_way_spoils_nothing(bad: int, flushes: set[int]) -> None:
     """It may have changed its first argument: what is saved, or recorded as done, does not rest on
@@ -317,7 +317,7 @@ spans = st.builds(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.lists(spans, max_size=8),
     st.lists(texts, max_size=3),

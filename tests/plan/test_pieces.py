@@ -22,6 +22,7 @@ from hyperslab.plan.pipeline import Boundary, Pipeline
 from hyperslab.plan.steps import steps_of
 from hyperslab.plan.task import Outcome
 from hyperslab.testing import functions
+from tests.examples import examples
 
 SHAPE = (11, 7, 9)
 MODES: dict[Boundary, Literal["symmetric", "edge", "constant"]] = {
@@ -91,7 +92,7 @@ def stored(
     return str(path), values
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rule=rules,
     halo=st.tuples(*(st.integers(0, 4) for _ in SHAPE)),
@@ -112,7 +113,7 @@ def test_a_block_with_its_halo_is_part_of_the_padded_whole(
     assert np.array_equal(found, (windows * weights).sum(axis=(3, 4, 5)))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(rule=rules, seed=st.integers(0, 99))
 def test_two_steps_share_one_halo(rule: Rule, seed: int) -> None:
     values = np.random.default_rng(seed).integers(0, 1000, SHAPE, dtype=np.int64)
@@ -137,7 +138,7 @@ def tilings(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[tuple[slice, .
     return [tuple(p.start for p in place) for place in places], places
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(tilings(), rules, st.tuples(*(st.integers(-9, 9) for _ in SHAPE)))
 def test_a_mosaic_is_read_as_one_array(
     tiling: tuple[list[tuple[int, ...]], list[tuple[slice, ...]]],
@@ -153,7 +154,7 @@ def test_a_mosaic_is_read_as_one_array(
     assert np.array_equal(joined(run_here(Pipeline(whole), rule), SHAPE), values)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     axis=st.integers(-3, 2), lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), rule=rules
 )

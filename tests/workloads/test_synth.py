@@ -23,6 +23,7 @@ from hyperslab.errors import DoesNotFit, HyperslabError, RunStopped, UsageError
 from hyperslab.workloads import synth as files
 from hyperslab.workloads.synth import synth
 from hyperslab.workloads.volume import KINDS, block, shape_of
+from tests.examples import examples
 
 MIB = 2**20
 SHAPE = (37, 21, 26)
@@ -35,7 +36,7 @@ def whole(kind: str, shape: tuple[int, ...], seed: int = 0) -> Array:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_any_region_is_that_of_the_whole(kind: str, data: st.DataObject) -> None:
     index = tuple(slice(*sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))) for n in SHAPE)

@@ -32,12 +32,14 @@ from hyperslab.trace import recording
 
 LARGEST_WHOLE_NBYTES = 64 * 1024**2
 LARGEST_BLOCK_SIZE = 2**15
+SHARE = 5
+"Part of hypothesis's examples that is drawn for every file."
 ARRAYS_PER_FILE = 40
 _open_source = cache(formats.open_source)
 _either_value = st.sampled_from(["stored", "real"])
 _unhurried = settings(
     deadline=None,
-    max_examples=20,
+    max_examples=max(1, settings().max_examples // SHARE),
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
         HealthCheck.differing_executors,

@@ -1,4 +1,4 @@
-"""Every shipped spec runs: a trial of it at scale smoke, two of one, on engines of this machine
+"""Shipped specs run: a trial of it at scale smoke, two of one, on engines of this machine
 alone, with its tiers and its workloads.
 """
 
@@ -19,6 +19,7 @@ from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import program
 from hyperslab.storage.scratch.program import PROGRAM
 from tests.network.lab.labs import require
+from tests.repetitions import few
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
@@ -54,6 +55,11 @@ ONE_OF = {
     "spark-on-lustre/": ("spark-on-lustre/scratch", "spark-on-lustre/opening"),
 }
 "Specs that are run, of families whose trials take long: in laboratories, and with Spark."
+PLAYED = ("dask-vs-spark/histogram", "h5spark/partitions", COMPARED, "storage-tiers/regions")
+"""One spec of each engine that starts soon, and those with tiers and with two cells. Trials in
+laboratories, with Spark and with scratch have tests of their own, test_spark_rounds.py and those of
+netlab; that every spec is sound is tested in test_spec.py.
+"""
 
 
 def _runs(name: str) -> bool:
@@ -95,7 +101,10 @@ def test_baselines_have_a_block_for_every_slot() -> None:
     assert told
 
 
-@pytest.mark.parametrize("name", [spec.name for spec in shipped() if _runs(spec.name)])
+RUN = [spec.name for spec in shipped() if _runs(spec.name)]
+
+
+@pytest.mark.parametrize("name", few(PLAYED, RUN, "a trial of a spec"))
 def test_a_trial_of_a_spec(name: str, tmp_path: Path) -> None:
     """The cell that differs from the first one in most factors; it has the first one's other
     levels.

@@ -1,30 +1,48 @@
-"""A Spark for the tests of each file, which leave none behind: those of other folders start
+"""One Spark for the tests of this folder, which leave none behind: those of other folders start
 contexts of their own.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.formats.files import ROOT
 
+HERE = Path(__file__).parent
+_ENDS = ExitStack()
+"What is done behind the last test of this folder."
+
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark() -> Any:
     """A SparkSession on two cores, whose Python workers import this package and its tests from
     here.
     """
+    return _session()
+
+
+@pytest.fixture(scope="module")
+def sc(spark: Any) -> Any:
+    return spark.sparkContext
+
+
+@functools.cache
+def _session() -> Any:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    patch = _ENDS.enter_context(pytest.MonkeyPatch.context())
     old = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), old)))
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), old))))
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -33,12 +51,16 @@ def spark() -> Iterator[Any]:
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    _ENDS.callback(session.stop)
     session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
-    os.environ["PYTHONPATH"] = old
+    return session
 
 
-@pytest.fixture(scope="module")
-def sc(spark: Any) -> Any:
-    return spark.sparkContext
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """End Spark behind the last test of this folder that is played in a row."""
+    done = yield
+    if nextitem is None or HERE not in nextitem.path.parents:
+        _ENDS.close()
+        _session.cache_clear()
+    return done

@@ -13,6 +13,7 @@ from hyperslab.connectors.spark import learning, learning_data
 from hyperslab.connectors.spark.learning import WORKLOADS, problem_of
 from hyperslab.connectors.spark.learning_data import Problem
 from hyperslab.errors import UsageError
+from tests.repetitions import few
 
 ROWS, PARTITIONS, COLUMNS = 60, 2, 3
 SPOILT: Mapping[str, Callable[[Any], Any]] = {
@@ -24,7 +25,13 @@ SPOILT: Mapping[str, Callable[[Any], Any]] = {
 "Results that are a little off; those of other workloads are numbers that are made larger."
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+SHORT = ("pearson", "spearman", "lda", "pic", "prefix-span")
+"""Workloads that take few jobs of Spark: all are loaded, run and held against what is right by the
+same code, and differ in the call of MLlib.
+"""
+
+
+@pytest.mark.parametrize("name", few(SHORT, WORKLOADS, "a workload of MLlib is right"))
 def test_a_workload_comes_to_what_is_right(
     spark: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from hyperslab.storage.accounting import fuse, strace
 from hyperslab.storage.accounting.choosing import choose
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import mounts
+from tests.repetitions import repeats
 from tests.storage.emulation.tiers import mounted, require_program
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
@@ -84,6 +85,9 @@ def test_nothing_stays_mounted_when_there_is_no_program(tmp_path: Path) -> None:
     assert not [one for one in mounts() if one.mount_point == str(tmp_path)]
 
 
+@repeats(
+    "operations of Spark are counted and told of: tests/apps/files, tests/report/test_files.py"
+)
 def test_a_shuffle_on_a_metadata_server_is_told_what_to_do(in_memory: Path, tmp_path: Path) -> None:
     required(strace.why_not())
     required(spark.missing())

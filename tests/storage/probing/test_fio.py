@@ -23,6 +23,7 @@ from hyperslab.storage.probing.measuring import probe
 from hyperslab.storage.probing.preparing import Effort, Options
 from hyperslab.storage.probing.records import Compared, Measured
 from hyperslab.storage.tiers.tier import Tier
+from tests.repetitions import few
 from tests.storage.emulation.tiers import mounted
 
 ATTEMPTS = 3
@@ -66,10 +67,13 @@ def in_memory() -> Iterator[Path]:
         yield Path(name)
 
 
+POINTS = [("read-cold", 1), ("read-cold", 2), ("write", 2), ("write-direct", 2)]
+FEW = [("read-cold", 2), ("write-direct", 2)]
+"Reads and writes; writes through the page cache are compared on a disk."
+
+
 @needs_fio
-@pytest.mark.parametrize(
-    ("what", "clients"), [("read-cold", 1), ("read-cold", 2), ("write", 2), ("write-direct", 2)]
-)
+@pytest.mark.parametrize(("what", "clients"), few(FEW, POINTS, "both find what a tier is"))
 def test_both_find_what_a_tier_was_made_to_be(in_memory: Path, what: str, clients: int) -> None:
     settings = Settings(bandwidth=BANDWIDTH)
     with ExitStack() as stack:

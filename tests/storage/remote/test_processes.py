@@ -30,7 +30,7 @@ from hyperslab.storage.location import Remote
 from hyperslab.storage.remote import connections, objects
 from tests.storage.remote.conftest import S3
 from tests.storage.remote.server import Server
-from tests.system.faults.command import hyperslab as command
+from tests.system.faults.command import program as command
 
 FORKING = """
 import os, sys

@@ -29,6 +29,7 @@ from hyperslab.storage.remote.file import (
 )
 from hyperslab.testing.formats import slabs, traced_memory
 from hyperslab.trace import recording
+from tests.examples import examples
 from tests.storage.remote.conftest import S3
 from tests.storage.remote.server import Server
 
@@ -186,7 +187,7 @@ def test_ranges_in_another_order_are_all_there(web: Server) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_file_like_object_is_a_file(data: st.DataObject, lasting_web: Server) -> None:
     raw = np.random.default_rng(0).bytes(3 * BLOCK_NBYTES + 77)
     lasting_web.objects["/like"] = raw

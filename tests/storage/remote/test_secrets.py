@@ -21,7 +21,7 @@ from hyperslab.redaction import hide, redact, redact_command
 from hyperslab.storage.location import Remote
 from tests.storage.remote.conftest import S3
 from tests.storage.remote.server import Server
-from tests.system.faults.command import hyperslab as command
+from tests.system.faults.command import program as command
 
 SECRETS = ("wJalrXUtnFEMI", "AKIAEXAMPLE", "hunter2xyzzy", "d15c0-signature", "tok-3n-v4lue")
 """What the tests hide: secret and key of S3, a password, a signature, a token."""

@@ -29,6 +29,8 @@ from tests.system.end_to_end.command import (
     values_of,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
+
 
 @pytest.fixture(scope="module")
 def brain(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -21,6 +21,7 @@ from hyperslab.blocks.reading.ways.gzip import Gzip
 from hyperslab.driver import run
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
+from tests.repetitions import few
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import EPI, call, growth, save
@@ -108,7 +109,10 @@ def test_memory_stays_within_what_is_allowed(
     assert growth(first, then) < 72e6
 
 
-@pytest.mark.parametrize("engine", ["serial", "threads", "processes", "dask-futures"])
+ENGINES = ["serial", "threads", "processes", "dask-futures"]
+
+
+@pytest.mark.parametrize("engine", few(["threads", "processes"], ENGINES, "conversions are alike"))
 def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
     required(dask.missing() if engine == "dask-futures" else "")
     values = np.random.default_rng(0).integers(0, 2000, (24, 20, 16)).astype("i2")

@@ -35,6 +35,8 @@ from tests.system.end_to_end.command import (
     values_of,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
+
 MINE = """
 import numpy as np
 import hyperslab

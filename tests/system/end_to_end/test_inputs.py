@@ -35,6 +35,8 @@ from tests.system.end_to_end.command import (
     values_of,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
+
 SERIAL = ("--engine", "serial", "--no-report", "-q")
 MINE = """
 import hyperslab

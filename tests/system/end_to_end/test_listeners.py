@@ -26,8 +26,10 @@ from tests.system.end_to_end.command import (
 )
 from tests.system.faults.command import await_that
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 ADD = "hyperslab.testing.functions:add"
-SLOW = ("--blocks", "1x1x8", "--workers", "2", "-p", "seconds=0.1")
+SLOW = ("--blocks", "1x1x8", "--engine", "threads", "--workers", "2", "-p", "seconds=0.1")
 
 
 def in_shell(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

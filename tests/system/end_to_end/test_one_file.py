@@ -10,6 +10,8 @@ import pytest
 import hyperslab
 from tests.system.end_to_end.command import ANATOMICAL, call, outputs, succeed, values_of
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 SERIAL = ("--engine", "serial", "--no-report")
 HALF = """
 def half(block, slab):

@@ -24,6 +24,8 @@ from tests.system.end_to_end.command import (
     values_of,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
+
 DEPTH = 46
 "Where a NIfTI-1 header holds the extent of the third axis, as int16."
 Shape = tuple[int, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -15,15 +14,16 @@ import pytest
 from hyperslab.cli import probe as verb
 from hyperslab.storage.probing.folder import PREFIX
 from hyperslab.storage.probing.preparing import Effort
-from tests.system.faults.command import PATIENCE_S, Running, hyperslab, make_volume
+from tests.system.faults.command import PATIENCE_S, Running, hyperslab, make_volume, program
 from tests.system.faults.disk import small_disk
 
 BRIEF = ("--quick", "--clients", "1", "--size", "2MB")
 
 
 def probe(*arguments: object, machine: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "HYPERSLAB_MACHINE": str(machine)}
-    return hyperslab("probe", *arguments, environment=environment)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HYPERSLAB_MACHINE", str(machine))
+        return hyperslab("probe", *arguments)
 
 
 def folders(place: Path) -> list[Path]:
@@ -134,12 +134,12 @@ def under_way(place: Path) -> Running:
 
 def test_a_disk_that_would_become_too_full_is_refused(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 20 * 10**6) as disk:
-        done = hyperslab("probe", disk.path, "--size", "9MB", inside=disk.inside)
+        done = program("probe", disk.path, "--size", "9MB", inside=disk.inside)
         assert done.returncode == 2
         assert "needs 20.2 MB" in done.stderr
         assert folders(disk.seen) == []
         disk.remount("ro")
-        refused = hyperslab("probe", disk.path, "--size", "1MB", inside=disk.inside)
+        refused = program("probe", disk.path, "--size", "1MB", inside=disk.inside)
         assert refused.returncode == 2
         assert "is mounted read-only" in refused.stderr
 

@@ -33,6 +33,8 @@ from tests.system.end_to_end.command import (
     succeed,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 LINE = re.compile(r" *(\d+)%  (\d+)/(\d+) tasks  \S+ [kMG]?B/s  .* left")
 MISBEHAVE = "hyperslab.testing.functions:misbehave"
 ADD = "hyperslab.testing.functions:add"

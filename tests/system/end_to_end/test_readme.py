@@ -15,12 +15,16 @@ import numpy as np
 import pytest
 
 from hyperslab.engines.facts import ENGINES
+from tests.repetitions import few
 from tests.system.clusters import dask, mpi, slurm, spark
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ROOT, assembled, outputs, succeed, values_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 IMAGE = ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz"
+OTHERS = [name for name in ENGINES if name != "serial"]
+PLAYED = ("threads", "processes")
+"Engines that start at once; that files are the same on the others is tested by EngineTests."
 MISSING = {"dask": dask.missing, "mpi": mpi.missing, "spark": spark.missing}
 
 
@@ -95,7 +99,7 @@ def _its_cluster(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("_its_cluster")
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "serial"])
+@pytest.mark.parametrize("engine", few(PLAYED, OTHERS, "the same files on every engine"))
 def test_the_function_makes_the_same_files_on_every_engine(
     clipped: dict[str, bytes], engine: str
 ) -> None:
@@ -104,7 +108,10 @@ def test_the_function_makes_the_same_files_on_every_engine(
     assert found == clipped
 
 
-@pytest.mark.parametrize("engine", ["serial", "processes", "dask-bag"])
+VALUES = ["serial", "processes", "dask-bag"]
+
+
+@pytest.mark.parametrize("engine", few(VALUES[:2], VALUES, "the same value on every engine"))
 def test_the_fold_comes_to_the_value_that_is_printed(engine: str) -> None:
     (printed,) = (
         block.splitlines()[1] for block in fenced("console") if "above/result.json" in block

@@ -31,6 +31,8 @@ from tests.system.end_to_end.command import (
     succeed,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
+
 QUICK = ("--engine", "serial", "--no-report", "-q")
 
 

@@ -36,6 +36,8 @@ from tests.system.end_to_end.command import (
     values_of,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
+
 MINC = DATA / "minc" / "minc2-4d-d.mnc"
 DOCS = ROOT / "docs" / "functions.md"
 SLOPE = ROOT / "examples" / "slope.py"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hyperslab.arrays import Array
+from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     EPI,
@@ -26,6 +27,8 @@ from tests.system.end_to_end.command import (
     succeed,
     values_of,
 )
+
+pytestmark = pytest.mark.usefixtures("on_threads", "hurried")
 
 SCL_SLOPE = 112
 "Where a NIfTI-1 header holds its slope, as float32, and then its intercept."
@@ -112,7 +115,10 @@ def test_files_that_cannot_be_concatenated(series: Path, tmp_path: Path) -> None
     assert "s2.nii has shape (4, 3, 2)" in done.err
 
 
-@pytest.mark.parametrize("order", ["as written", "shuffled"])
+ORDERS = ["as written", "shuffled"]
+
+
+@pytest.mark.parametrize("order", few(["shuffled"], ORDERS, "blocks say where they lie"))
 def test_a_mosaic_of_blocks_gives_the_original_back(tmp_path: Path, order: str) -> None:
     values = np.random.default_rng(4).integers(0, 65536, (33, 41, 25), dtype=np.uint16)
     original = save(tmp_path / "in" / "original.nii", values, TURNED)

@@ -19,6 +19,7 @@ from hyperslab.arrays import Array
 from hyperslab.storage import renaming
 from tests.formats.nifti_made import RGB
 from tests.formats.nifti_made import save as save_exactly
+from tests.repetitions import few
 from tests.system.end_to_end.command import (
     EPI,
     FUNCTIONAL,
@@ -86,16 +87,18 @@ SPLITS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("split", "format"),
-    [
-        *((split, "nii") for split in SPLITS),
-        ("4x4x3", "nii.gz"),
-        ("30", "h5"),
-        ("block shape", "nc"),
-        ("slices", "h5"),
-    ],
+CUTS = (
+    *((split, "nii") for split in SPLITS),
+    ("4x4x3", "nii.gz"),
+    ("30", "h5"),
+    ("block shape", "nc"),
+    ("slices", "h5"),
 )
+PLAYED = (("block shape", "nii"), ("slices", "nii"), ("30", "h5"), ("block shape", "nc"))
+"Every option that cuts, and every kind of block, but those that many files make slow."
+
+
+@pytest.mark.parametrize(("split", "format"), few(PLAYED, CUTS, "what was split is merged again"))
 def test_split_then_merge_is_bit_identical(
     volume: Path, tmp_path: Path, split: str, format: str
 ) -> None:
@@ -137,8 +140,20 @@ def test_world_coordinates_agree_block_by_block(volume: Path, tmp_path: Path) ->
     assert (times == 1).all()
 
 
-@pytest.mark.parametrize("format", ["nii", "nii.gz", "h5"])
-@pytest.mark.parametrize("grid", ["1x1x1x5", "2x3x1x4"])
+SERIES = (
+    ("1x1x1x5", "nii"),
+    ("1x1x1x5", "nii.gz"),
+    ("1x1x1x5", "h5"),
+    ("2x3x1x4", "nii"),
+    ("2x3x1x4", "nii.gz"),
+    ("2x3x1x4", "h5"),
+)
+
+
+@pytest.mark.parametrize(
+    ("grid", "format"),
+    few([("1x1x1x5", "h5"), ("2x3x1x4", "nii")], SERIES, "what was split is merged again"),
+)
 def test_series_are_split_along_time_too(tmp_path: Path, grid: str, format: str) -> None:
     convert(FUNCTIONAL, tmp_path / "whole.nii")
     convert(tmp_path / "whole.nii", tmp_path / "blocks", "--blocks", grid, "--format", format)
@@ -176,17 +191,26 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("format", ["nii", "h5"])
-@pytest.mark.parametrize("forms", FORMS)
-@pytest.mark.parametrize(("slope", "version"), [(0, 1), (1, 2)])
+WHOLES = tuple(itertools.product((0, 1), FORMS, ("nii", "h5")))
+"Slope, forms and format; NIfTI-1 without a slope, NIfTI-2 with one."
+PAIRS = (
+    (0, "both forms", "nii"),
+    (0, "no form", "h5"),
+    (1, "both forms", "h5"),
+    (1, "no form", "nii"),
+)
+"Every two of them together."
+
+
+@pytest.mark.parametrize(("slope", "forms", "format"), few(PAIRS, WHOLES, "the whole survives"))
 def test_what_belongs_to_the_whole_survives(
-    tmp_path: Path, slope: int, version: int, forms: str, format: str
+    tmp_path: Path, slope: int, forms: str, format: str
 ) -> None:
     """The order and times of slices that come to lie in several files, also in stages."""
     values = np.random.default_rng(0).integers(0, 99, (6, 5, 9, 3)).astype("i2")
     fields = {**RICH, **FORMS[forms]}
     whole = save_exactly(
-        tmp_path / "whole.nii", values, version, slope=slope, inter=5 - 5 * slope, fields=fields
+        tmp_path / "whole.nii", values, 1 + slope, slope=slope, inter=5 - 5 * slope, fields=fields
     )
     convert(whole, tmp_path / "blocks", "--block-shape", "6,5,5,2", "--format", format)
     convert(tmp_path / "blocks", tmp_path / "merged.nii")
@@ -280,6 +304,11 @@ def test_merging_into_chunks_that_blocks_do_not_fit(volume: Path, tmp_path: Path
     assert identical(volume, tmp_path / "back.nii")
 
 
+MISSING = tuple(itertools.product(("nii", "nii.gz", "h5", "nc", "zarr"), (0, -1)))
+ENDS = (("nii", 0), ("nii.gz", -1), ("h5", 0), ("nc", -1), ("zarr", 0))
+"Every kind of block, and both ends: the first one missing, and the last one."
+
+
 class TestMismatchedBlocks:
     """Each is a sentence that names the file, before anything is written."""
 
@@ -308,8 +337,7 @@ class TestMismatchedBlocks:
         (blocks / "whole_00_00_00.nii").unlink()
         assert "a block is missing" in self.refused(blocks)
 
-    @pytest.mark.parametrize("format", ["nii", "nii.gz", "h5", "nc", "zarr"])
-    @pytest.mark.parametrize("missing", [0, -1], ids=["first", "last"])
+    @pytest.mark.parametrize(("format", "missing"), few(ENDS, MISSING, "a block is missing"))
     def test_missing_at_an_end(
         self, volume: Path, tmp_path: Path, format: str, missing: int
     ) -> None:

@@ -31,6 +31,7 @@ from hyperslab.storage.staging import area, room
 from hyperslab.storage.staging.copies import Took
 from hyperslab.storage.staging.room import Room
 from hyperslab.testing.functions import add
+from tests.repetitions import few
 from tests.system.end_to_end.command import ANATOMICAL, EPI, call
 
 CHUNKS = ("--chunks", "17,21,13")
@@ -91,7 +92,11 @@ def test_outputs_are_the_same(tmp_path: Path, kind: str) -> None:
     assert list(fast.iterdir()) == []
 
 
-@pytest.mark.parametrize("engine", ["processes", "gnu-parallel", "mpi"])
+STAGING = ["processes", "gnu-parallel", "mpi"]
+"Engines on this host whose tasks are in processes of their own."
+
+
+@pytest.mark.parametrize("engine", few(["processes", "mpi"], STAGING, "engines stage alike"))
 def test_engines_stage_alike(tmp_path: Path, engine: str) -> None:
     if engine == "mpi":
         pytest.importorskip("mpi4py")

@@ -20,7 +20,10 @@ from hyperslab.arrays import Array
 from tests.formats.minc_made import SPACE, write_minc2
 from tests.formats.minc_rows import volume
 from tests.formats.reference import minc_affine
+from tests.repetitions import few
 from tests.system.end_to_end.command import DATA, call, outputs, real_values_of, succeed
+
+pytestmark = pytest.mark.usefixtures("on_threads")
 
 SERIES = DATA / "minc" / "minc2-4d-d.mnc"
 "float64, time x xspace x yspace x zspace."
@@ -82,7 +85,7 @@ def test_every_block_lies_where_its_voxels_did(blocks: Path) -> None:
         assert np.array_equal(array[...], values[slices])
 
 
-@pytest.mark.parametrize("suffix", KEPT)
+@pytest.mark.parametrize("suffix", few([".nc"], KEPT, "blocks become the series again"))
 def test_blocks_become_the_series_again(blocks: Path, tmp_path: Path, suffix: str) -> None:
     merged = tmp_path / f"merged{suffix}"
     succeed("convert", blocks, merged, "--sources", "mosaic")

@@ -16,12 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.system.end_to_end.command import ROOT, Finished, call
+from tests.system.end_to_end.command import ROOT, Finished, call, light
 
 _SNIPPETS = re.compile(
     r"^(?:<!-- untried: (?P<untried>.+) -->\n)?```(?P<language>\w*)\n(?P<text>[\s\S]*?)^```$"
@@ -115,7 +115,7 @@ class Desk:
             return
         words = shlex.split(line, comments=True)
         if words[0] == "hyperslab" and not _SHELL.search(line):
-            done = call(*words[1:], *_light(words[1:]))
+            done = call(*words[1:], *light(words[1:]))
         else:
             ran = subprocess.run(
                 ["bash", "-c", line],
@@ -148,14 +148,6 @@ class Desk:
         while "Registered to" not in log.read_text() and "Scheduler at" not in log.read_text():
             assert time.monotonic() < limit, f"{line}\n{log.read_text()}"
             time.sleep(0.05)
-
-
-def _light(words: Sequence[str]) -> tuple[str, ...]:
-    """An engine that starts no processes, where a run takes the usual one: the tests of engines
-    hold them to the same outputs.
-    """
-    is_usual = words[0] in ("run", "convert") and not {"--engine", "--workers"} & set(words)
-    return ("--engine", "threads") if is_usual else ()
 
 
 def _with_programs() -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""The real command in a process of its own, seen from outside, and the volume it works on."""
+"""The real command, in a process of its own where it is killed or seen from outside, and the volume
+that it works on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ import psutil
 
 from hyperslab.arrays import Array
 from tests.system.clusters.processes import is_alive
-from tests.system.end_to_end.command import PROGRAM
+from tests.system.end_to_end.command import PROGRAM, call
 
 SHAPE = (16, 16, 32)
 "32 slabs of 16 x 16 voxels."
@@ -40,17 +42,33 @@ def load(path: Path) -> Array:
 
 
 def command(*arguments: object) -> list[str]:
-    """A command line; runs leave their page to `hyperslab report`, which is most of their time."""
-    line = [*PROGRAM, *map(str, arguments)]
-    if arguments[0] in ("run", "convert"):
-        line.append("--no-report")
-    return line
+    """A command line of a process of its own."""
+    return [*PROGRAM, *words(*arguments)]
 
 
-def hyperslab(
+def words(*arguments: object) -> list[str]:
+    """What a command is told; runs leave their page to `hyperslab report`, which is most of their
+    time.
+    """
+    told = [*map(str, arguments)]
+    if told[0] in ("run", "convert"):
+        told.append("--no-report")
+    return told
+
+
+def hyperslab(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, in this process: nobody is to look at it or to kill it, and an
+    interpreter that starts takes longer than most commands.
+    """
+    told = words(*arguments)
+    done = call(*told)
+    return subprocess.CompletedProcess(told, *done)
+
+
+def program(
     *arguments: object, inside: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run the command to its end, in a process of its own."""
     line = [*inside, *command(*arguments)]
     return subprocess.run(
         line,

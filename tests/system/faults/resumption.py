@@ -19,6 +19,7 @@ from tests.system.faults.command import (
     hyperslab,
     load,
     make_volume,
+    program,
     recorded,
     running,
 )
@@ -92,7 +93,7 @@ def killed_and_resumed(tmp_path: Path, engine: str) -> list[str]:
         assert run.wait()[0] == -signal.SIGKILL
         await_gone(left)
     before, held = sum(executions(tmp_path / "runs").values()), recorded(out)
-    done = hyperslab(*arguments, "--resume")
+    done = program(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
     assert held >= 5

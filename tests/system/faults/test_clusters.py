@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.repetitions import repeats
 from tests.system.clusters import dask, spark
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
@@ -29,6 +30,7 @@ from tests.system.faults.command import (
     load,
     make_volume,
     no_part_left,
+    program,
     running,
 )
 from tests.system.faults.resumption import job, killed_and_resumed, stopped_and_resumed
@@ -71,12 +73,17 @@ def workers(run: Running, engine: str) -> list[psutil.Process]:
     ]  # the daemon itself only forks
 
 
+WORKERS_DIE = "workers that die cost attempts: of a map on Dask, of a task on Spark"
+DRIVERS_DIE = "a driver that dies leaves no process, and a run to resume: test_driver.py"
+STOPS = "a run stops when its cluster is gone: a Dask of our own, and Java"
+
+
 @pytest.mark.parametrize(
     ("engine", "function"),
     [
-        ("dask-bag", "COUNTED_TOTAL"),
+        pytest.param("dask-bag", "COUNTED_TOTAL", marks=repeats(WORKERS_DIE)),
         ("dask-futures", "counted"),
-        ("spark", "counted"),
+        pytest.param("spark", "counted", marks=repeats(WORKERS_DIE)),
     ],
 )
 def test_killed_workers(tmp_path: Path, engine: str, function: str) -> None:
@@ -124,11 +131,12 @@ def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, engine: str, de
         "--retries",
         0,
     )
-    done = hyperslab("run", f"{FUNCTIONS}:misbehave", tmp_path / "in.nii", "-o", out, *bad)
+    done = program("run", f"{FUNCTIONS}:misbehave", tmp_path / "in.nii", "-o", out, *bad)
     assert done.returncode == 1, done.stderr
     assert_failed_alone(done, tmp_path / "in.nii", out, values, BY_DEED[deed])
 
 
+@repeats(DRIVERS_DIE)
 def test_a_killed_driver_leaves_a_resumable_run_and_no_process_spark(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, "spark")
 
@@ -140,6 +148,7 @@ def impatient(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
 
 
+@repeats(STOPS)
 def test_a_killed_scheduler_stops_the_run(tmp_path: Path) -> None:
     with dask.dask_cluster(tmp_path / "cluster") as cluster:
         place = ("--connect", cluster.address)
@@ -168,6 +177,7 @@ def test_a_killed_java_stops_the_run_spark(tmp_path: Path) -> None:
     stopped_and_resumed(tmp_path, "spark", (), kill, "Spark")
 
 
+@repeats(WORKERS_DIE)
 def test_a_spark_cluster_loses_an_executor_a_worker_and_all(tmp_path: Path) -> None:
     """A run goes on without some of them, and stops without any."""
     with spark.spark_cluster(tmp_path / "cluster") as cluster:
@@ -184,6 +194,7 @@ def test_a_spark_cluster_loses_an_executor_a_worker_and_all(tmp_path: Path) -> N
         stopped_and_resumed(tmp_path, "spark", place, kill, "no executor for", impatient(tmp_path))
 
 
+@repeats(WORKERS_DIE)
 def test_workers_of_a_cluster_that_die_for_good(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     with dask.dask_cluster(tmp_path / "cluster", workers=3) as cluster:

@@ -12,12 +12,14 @@ import psutil
 import pytest
 
 from hyperslab.driver.directory import RunDirectory
+from tests.repetitions import few
 from tests.system.faults.command import (
     PATIENCE_S,
     Running,
     await_recorded,
     await_that,
     hyperslab,
+    program,
     running,
 )
 from tests.system.faults.disk import on_a_mount_of_its_own
@@ -85,16 +87,18 @@ def under_way(run: Running, tmp_path: Path, nap: str, tasks: int) -> None:
     await_that("a command under way", lambda: sleepers(nap) or run.has_ended)
 
 
-@pytest.mark.parametrize(
-    ("engine", "number"),
-    [
-        ("processes", signal.SIGKILL),
-        ("processes", signal.SIGINT),
-        ("processes", signal.SIGTERM),
-        ("threads", signal.SIGINT),
-        ("serial", signal.SIGKILL),
-    ],
+ENDS = (
+    ("processes", signal.SIGKILL),
+    ("processes", signal.SIGINT),
+    ("processes", signal.SIGTERM),
+    ("threads", signal.SIGINT),
+    ("serial", signal.SIGKILL),
 )
+PLAYED = (("processes", signal.SIGKILL), ("threads", signal.SIGINT))
+"Both kinds of end, of a spawner beside its driver and of one beside a worker."
+
+
+@pytest.mark.parametrize(("engine", "number"), few(PLAYED, ENDS, "no command outlives its driver"))
 def test_the_driver_dies(tmp_path: Path, nap: str, engine: str, number: signal.Signals) -> None:
     options: Sequence[object] = ("--engine", engine)
     if engine == "serial":
@@ -149,7 +153,7 @@ def test_a_tier_on_another_mount_of_the_same_device(tmp_path: Path) -> None:
     (tmp_path / "in" / "f0.txt").write_text("file 0\n")
     template = "sh -c 'cp {input} {out}/{name}.out'"
     where = (f"{tmp_path}/in/*.txt", "-o", tmp_path / "out", "--engine", "serial", "--retries", 0)
-    done = hyperslab(
+    done = program(
         *("run", "--command", template, *where, "--stage-out", tmp_path / "fast"),
         inside=on_a_mount_of_its_own(tmp_path / "fast"),
     )

@@ -13,6 +13,7 @@ import pytest
 
 from hyperslab.driver.products import Products
 from hyperslab.storage import renaming
+from tests.repetitions import few
 from tests.system.end_to_end.command import Finished, call, save
 from tests.system.faults import conversions
 from tests.system.faults.conversions import (
@@ -45,7 +46,10 @@ def before_commit(prepare: Callable[[], object], *arguments: object) -> Finished
         return call(*arguments)
 
 
-@pytest.mark.parametrize("kind", ["placed", "chunks", "parts", "store"])
+MEANWHILE = ["placed", "chunks", "parts", "store"]
+
+
+@pytest.mark.parametrize("kind", few(["placed", "store"], MEANWHILE, "what appears stays"))
 def test_what_appears_meanwhile_stays(source: Path, kind: str) -> None:
     """And nothing that was done is lost."""
     final = source.parent / "out" / KINDS[kind][0]
@@ -73,7 +77,10 @@ def test_what_appears_meanwhile_stays(source: Path, kind: str) -> None:
     assert not list(final.parent.glob(".*.part"))
 
 
-@pytest.mark.parametrize("kind", ["placed", "chunks", "runs", "parts"])
+FINISHED = ["placed", "chunks", "runs", "parts"]
+
+
+@pytest.mark.parametrize("kind", few(["chunks", "parts"], FINISHED, "another file under its name"))
 def test_a_finished_file_that_is_another_one_now(source: Path, kind: str) -> None:
     final = source.parent / "out" / KINDS[kind][0]
     undisturbed(*job(source, kind))

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from hyperslab.arrays import Array
+from tests.repetitions import few
 from tests.system.end_to_end.command import call, save, values_of
 from tests.system.faults.command import await_gone, await_that, load, running
 from tests.system.faults.conversions import (
@@ -52,7 +53,13 @@ def expected(
 Expected = Callable[[str], dict[str, bytes]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+FORMS = ("placed", "parts", "split", "shards")
+"""One kind of each form of writing: in place, as parts or pieces, as blocks, as a store; the
+campaign kills conversions of all kinds.
+"""
+
+
+@pytest.mark.parametrize("kind", few(FORMS, KINDS, "a killed conversion goes on"))
 def test_a_killed_driver_leaves_nothing_visible_and_is_resumed(
     source: Path, slow: dict[str, str], kind: str, expected: Expected
 ) -> None:
@@ -75,7 +82,10 @@ def test_a_killed_driver_leaves_nothing_visible_and_is_resumed(
     assert kind == "split" or np.array_equal(content(out / KINDS[kind][0]), values_of(source))
 
 
-@pytest.mark.parametrize("kind", ["chunks", "split"])
+ATTEMPT = "a killed worker costs an attempt: of a conversion into one file"
+
+
+@pytest.mark.parametrize("kind", few(["chunks"], ["chunks", "split"], ATTEMPT))
 def test_a_killed_worker_costs_an_attempt(
     source: Path, slow: dict[str, str], kind: str, expected: Expected
 ) -> None:
@@ -93,19 +103,26 @@ def test_a_killed_worker_costs_an_attempt(
     assert in_bytes(out) == expected(kind)
 
 
-@pytest.mark.parametrize(
-    ("kind", "moment"),
-    [
-        ("placed", "after 1"),
-        ("chunks", "before 1"),
-        ("store", "after 1"),
-        ("shards", "after 1"),
-        ("split", "before 3"),
-        ("split", "after 3"),
-        ("parts", "after 1"),  # of the first part, which is written as a file of its own
-        ("parts", "before -1"),
-    ],
+MOMENTS = (
+    ("placed", "after 1"),
+    ("chunks", "before 1"),
+    ("store", "after 1"),
+    ("shards", "after 1"),
+    ("split", "before 3"),
+    ("split", "after 3"),
+    ("parts", "after 1"),  # of the first part, which is written as a file of its own
+    ("parts", "before -1"),
 )
+OF_EACH = (
+    ("chunks", "before 1"),
+    ("store", "after 1"),
+    ("split", "before 3"),
+    ("parts", "after 1"),
+)
+"A moment of each form of writing."
+
+
+@pytest.mark.parametrize(("kind", "moment"), few(OF_EACH, MOMENTS, "old file or new one"))
 def test_a_driver_killed_while_it_replaces(
     source: Path, slow: dict[str, str], kind: str, moment: str, values: Array, expected: Expected
 ) -> None:

@@ -5,7 +5,6 @@ can be known.
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import h5py
@@ -14,7 +13,7 @@ import pytest
 
 from hyperslab.arrays import Array
 from tests.system.end_to_end.command import call
-from tests.system.faults.command import hyperslab, load, running
+from tests.system.faults.command import load, make_volume, program, running
 from tests.system.faults.conversions import (
     KINDS,
     MEMORY,
@@ -35,7 +34,7 @@ CHUNKED = ("new.h5", ("--chunks", "32,32,100"))
 def test_a_disk_without_room_is_noticed_before_the_start(source: Path) -> None:
     with small_disk(source.parent / "disk", 4 * MIB) as disk:
         for name, options in (KINDS["placed"], KINDS["split"], CHUNKED):
-            refused = hyperslab(
+            refused = program(
                 "convert", source, disk.path / name, *options, "-q", inside=disk.inside
             )
             assert refused.returncode == 2
@@ -49,7 +48,7 @@ def test_chunks_on_this_machine_need_room_once(source: Path) -> None:
     """Joining them at the end copies none of them."""
     with small_disk(source.parent / "disk", 12 * MIB) as disk:
         name, options = CHUNKED
-        done = hyperslab("convert", source, disk.path / name, *options, "-q", inside=disk.inside)
+        done = program("convert", source, disk.path / name, *options, "-q", inside=disk.inside)
         assert done.returncode == 0, done.stderr
         with h5py.File(disk.seen / name) as file:
             np.testing.assert_array_equal(file["data"], load(source))
@@ -63,7 +62,7 @@ def test_a_disk_without_inodes_is_noticed_before_the_start(source: Path) -> None
         ):
             if kind == "new.h5":
                 disk.remount("nr_inodes=26")
-            refused = hyperslab(
+            refused = program(
                 "convert", source, disk.path / kind, *options, "-q", inside=disk.inside
             )
             assert refused.returncode == 2, refused
@@ -82,14 +81,14 @@ def test_what_is_compressed_or_has_folders_is_refused_too(source: Path) -> None:
     packed = source.parent / "in.nii.gz"
     undisturbed("convert", source, packed, "-q", "--engine", "serial")
     with small_disk(source.parent / "disk", 2 * MIB, ",nr_inodes=600") as disk:
-        refused = hyperslab("convert", packed, disk.path / "new.nii.gz", "-q", inside=disk.inside)
+        refused = program("convert", packed, disk.path / "new.nii.gz", "-q", inside=disk.inside)
         assert refused.returncode == 2, refused
         assert re.search(
             r"the outputs take about [56]\.\d+ MB but .* free some space", refused.stderr
         ), refused.stderr
         disk.remount("size=64M")
         line = ("convert", source, disk.path / "new.zarr", "--chunks", "8,1,1200", "-q")
-        refused = hyperslab(*line, inside=disk.inside)
+        refused = program(*line, inside=disk.inside)
         assert refused.returncode == 2, refused
         assert "the run makes 483 files in 497 folders, and" in refused.stderr
 
@@ -142,7 +141,7 @@ def test_a_disk_that_fills_up(source: Path, slow: dict[str, str], values: Array)
         if (seen / "new.h5").exists():  # its tasks were done: the records of it did not fit
             assert_holds(seen / "new.h5", values)
         (disk.seen / "filler").unlink()
-        done = hyperslab(*line, "--resume", inside=disk.inside)
+        done = program(*line, "--resume", inside=disk.inside)
         assert done.returncode == 0, done.stderr
         assert_holds(seen / "new.h5", values)
         assert list(in_bytes(seen)) == ["new.h5"]
@@ -162,9 +161,7 @@ def test_a_read_only_destination(source: Path) -> None:
             ("old.nii", ("--overwrite",)),
             ("blocks", ("--blocks", "2")),
         ):
-            refused = hyperslab(
-                "convert", source, disk.path / name, *more, "-q", inside=disk.inside
-            )
+            refused = program("convert", source, disk.path / name, *more, "-q", inside=disk.inside)
             assert refused.returncode == 2, refused
             assert refused.stderr.count("\n") == 1
             assert "cannot be written" in refused.stderr
@@ -175,10 +172,10 @@ def test_a_read_only_destination(source: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["with space", "größe", "日本", "it's; $(echo) #1", "100% of [a-c]*", "-dash"]
 )
-def test_names_of_any_kind(source: Path, values: Array, name: str) -> None:
-    folder = source.parent / name
-    folder.mkdir()
-    path = Path(shutil.copy(source, folder / f"{name}.nii"))
+def test_names_of_any_kind(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    path = folder / f"{name}.nii"
+    values = make_volume(path)
     line = ("-q", "--engine", "serial")
     for made in (f"{name}.h5", f"{name}.nii.gz"):
         undisturbed("convert", path, folder / "out" / made, *line)

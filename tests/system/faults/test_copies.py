@@ -25,6 +25,7 @@ from hyperslab.driver import products
 from hyperslab.errors import RunStopped
 from hyperslab.plan.task import Volume
 from hyperslab.storage.recordfile import load_record, save_record
+from tests.repetitions import few
 from tests.system.end_to_end.command import call, save
 from tests.system.faults import conversions
 from tests.system.faults.command import FUNCTIONS, load, make_volume
@@ -77,7 +78,7 @@ def tasks_of_files(out: Path) -> list[set[int]]:
     return [{entry["task"] for entry in entries if entry["path"] == path} for path in paths]
 
 
-@pytest.mark.parametrize("lost", range(FILES))
+@pytest.mark.parametrize("lost", few([0, FILES // 2], range(FILES), "a file that shares tasks"))
 def test_a_file_that_shares_tasks_with_others_is_removed(
     split: Path, volume: Array, lost: int
 ) -> None:
@@ -170,7 +171,11 @@ def test_a_moved_run_repeats_nothing(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate(parts, axis=2), values + np.uint16(1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+FORMS = ("placed", "parts", "shards")
+"In place, pieces or parts, and a store."
+
+
+@pytest.mark.parametrize("kind", few(FORMS, KINDS, "a moved conversion goes on"))
 def test_a_moved_conversion_goes_on(tmp_path: Path, source: Path, kind: str) -> None:
     from hyperslab.driver.products import Products
 
@@ -232,7 +237,10 @@ def test_blocks_that_no_journal_names_are_cleaned(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["mine.nii"]
 
 
-@pytest.mark.parametrize("kind", ["placed", "runs", "chunks", "parts", "store"])
+MADE_AGAIN = ["placed", "runs", "chunks", "parts", "store"]
+
+
+@pytest.mark.parametrize("kind", few(["placed", "chunks", "store"], MADE_AGAIN, "new regions"))
 def test_what_is_being_made_again_is_made_of_new_regions_alone(
     tmp_path: Path, source: Path, kind: str
 ) -> None:

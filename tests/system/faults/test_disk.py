@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
@@ -18,6 +19,7 @@ from tests.system.faults.command import (
     hyperslab,
     load,
     make_volume,
+    program,
     running,
 )
 from tests.system.faults.disk import small_disk
@@ -29,7 +31,7 @@ BY_KIND = {
 }
 
 
-@pytest.mark.parametrize("kind", BY_KIND)
+@pytest.mark.parametrize("kind", few(["volume"], BY_KIND, "a disk that fills up stops a run"))
 def test_a_full_disk(tmp_path: Path, kind: str) -> None:
     values, (function, more) = make_volume(tmp_path / "in.nii"), BY_KIND[kind]
     (tmp_path / "runs").mkdir()
@@ -58,11 +60,11 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         assert all(
             path.name.startswith("in_") and load(path).shape == (16, 16, 1) for path in finished
         )
-        assert hyperslab("status", out, inside=disk.inside).returncode == 1
+        assert program("status", out, inside=disk.inside).returncode == 1
         disk.remount(f"size={64 * MIB}")
-        done = hyperslab(*arguments, "--resume", inside=disk.inside)
+        done = program(*arguments, "--resume", inside=disk.inside)
         assert done.returncode == 0, done.stderr
-        assert hyperslab("verify", out, inside=disk.inside).returncode == 0
+        assert program("verify", out, inside=disk.inside).returncode == 0
         if kind == "reduction":
             assert (seen / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
         else:
@@ -82,7 +84,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) ->
             "--partition",
             "slabs",
         )
-        refused = hyperslab(*arguments, inside=disk.inside)
+        refused = program(*arguments, inside=disk.inside)
         assert refused.returncode == 2
         assert "free some space or choose another output" in refused.stderr
         assert not (disk.seen / "out").exists()
@@ -92,7 +94,7 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     with small_disk(tmp_path / "disk", 8 * MIB) as disk:
         disk.remount("ro")
-        refused = hyperslab(
+        refused = program(
             "run",
             f"{FUNCTIONS}:add",
             tmp_path / "in.nii",
@@ -117,20 +119,25 @@ def test_a_disk_that_became_read_only_before_the_resume(tmp_path: Path) -> None:
             disk.path / "out",
             "--blocks",
             4,
+            "--engine",
+            "serial",
         )
-        assert hyperslab(*arguments, inside=disk.inside).returncode == 0
+        assert program(*arguments, inside=disk.inside).returncode == 0
         (disk.seen / "out" / "in_00_00_08.nii").unlink()
         disk.remount("ro")
-        refused = hyperslab(*arguments, "--resume", inside=disk.inside)
+        refused = program(*arguments, "--resume", inside=disk.inside)
         assert refused.returncode == 2
         assert "no permission to write to" in refused.stderr
         assert "Traceback" not in refused.stderr
         disk.remount("rw")
-        assert hyperslab(*arguments, "--resume", inside=disk.inside).returncode == 0
+        assert program(*arguments, "--resume", inside=disk.inside).returncode == 0
         assert load(disk.seen / "out" / "in_00_00_08.nii").shape == (16, 16, 8)
 
 
-@pytest.mark.parametrize("function", ["counted", "COUNTED_TOTAL"])
+FUNCTIONS_OF_BOTH = ["counted", "COUNTED_TOTAL"]
+
+
+@pytest.mark.parametrize("function", few(["counted"], FUNCTIONS_OF_BOTH, "out that vanishes"))
 def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> None:
     make_volume(tmp_path / "in.nii")
     out, params = tmp_path / "out", ("-p", f"folder={tmp_path}", "-p", "seconds=0.2")
@@ -161,7 +168,7 @@ def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> Non
 def test_records_that_are_damaged_are_not_believed(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     (tmp_path / "runs").mkdir()
-    params = ("-p", f"folder={tmp_path}/runs", "--partition", "slabs")
+    params = ("-p", f"folder={tmp_path}/runs", "--partition", "slabs", "--engine", "threads")
     arguments = ("run", f"{FUNCTIONS}:COUNTED_TOTAL", tmp_path / "in.nii", "-o", out, *params)
     assert hyperslab(*arguments, "-q").returncode == 0
     first, *_ = sorted(out.glob(".hyperslab/run-0001/partials/*.pickle"))

@@ -19,6 +19,7 @@ import pytest
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.journal import load_partials
 from hyperslab.testing.functions import executions
+from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
@@ -35,6 +36,8 @@ from tests.system.faults.command import (
 )
 
 WORKERS = 2
+ON_THREADS = ("--engine", "threads")
+"For runs that nobody disturbs, whose workers would take longer to start than the run."
 
 
 def job(tmp_path: Path, function: str, *more: object, seconds: float = 0.07) -> tuple[object, ...]:
@@ -74,7 +77,10 @@ def at_a_halt(run: Running) -> Iterator[None]:
             worker.resume()
 
 
-@pytest.mark.parametrize("keep", ["volume", "blocks"])
+KEPT = "a map goes on where it was killed: into a volume; blocks after Ctrl-C"
+
+
+@pytest.mark.parametrize("keep", few(["volume"], ["volume", "blocks"], KEPT))
 def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -> None:
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(keep)
     arguments, kills = job(tmp_path, "counted", "--keep", keep), 2
@@ -90,7 +96,7 @@ def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -
         )
         assert hyperslab("status", out).returncode == 1
     before, held = executions(tmp_path / "runs"), recorded(out)
-    done = hyperslab(*arguments, "--resume")
+    done = hyperslab(*arguments, "--resume", *ON_THREADS)
     assert done.returncode == 0, done.stderr
     after = executions(tmp_path / "runs")
     assert sum(after.values()) - sum(before.values()) == SLABS - held
@@ -101,7 +107,7 @@ def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -
     assert no_part_left(out)
     assert hyperslab("verify", out).returncode == 0
     undisturbed = hyperslab(
-        *job(tmp_path, "counted", "--keep", keep, "-o", tmp_path / "again"), "-q"
+        *job(tmp_path, "counted", "--keep", keep, "-o", tmp_path / "again"), "-q", *ON_THREADS
     )
     assert undisturbed.returncode == 0
     assert {p.name: p.read_bytes() for p in paths} == {
@@ -125,7 +131,7 @@ def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> Non
             [(f, None) for f in RunDirectory(out).submissions()], range(SLABS)
         )
     )
-    done = hyperslab(*arguments, "--resume")
+    done = hyperslab(*arguments, "--resume", *ON_THREADS)
     assert done.returncode == 0, done.stderr
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
     assert held >= 7
@@ -142,7 +148,7 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
     with running(*arguments, "--resume") as run:
         await_recorded(run, out, SLABS)
         kill_and_await_orphans(run)
-    done = hyperslab(*arguments, "--resume")
+    done = hyperslab(*arguments, "--resume", *ON_THREADS)
     assert done.returncode == 0, done.stderr
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
 
@@ -175,7 +181,11 @@ def test_of_two_runs_that_start_together_one_is_refused(tmp_path: Path) -> None:
     assert sum(executions(tmp_path / "runs").values()) == SLABS
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+"Both are sent to the command in test_progress.py, too."
+
+
+@pytest.mark.parametrize("number", few([signal.SIGINT], SIGNALS, "a run that is interrupted"))
 def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     function = "COUNTED_TOTAL" if number == signal.SIGTERM else "counted"
@@ -192,7 +202,7 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -
     assert "state      stopped" in hyperslab("status", out).stdout
     assert no_part_left(out)
     before = sum(executions(tmp_path / "runs").values())
-    done = hyperslab(*arguments, "--resume")
+    done = hyperslab(*arguments, "--resume", *ON_THREADS)
     assert done.returncode == 0, done.stderr
     assert sum(executions(tmp_path / "runs").values()) - before <= SLABS - 5
     if function == "counted":
@@ -225,7 +235,7 @@ def test_cancel_and_status(tmp_path: Path) -> None:
     assert "--resume" in status.stdout
     assert hyperslab("cancel", out).returncode == 2
     assert hyperslab("verify", out).returncode == 1, "the volume has not appeared yet"
-    assert hyperslab(*arguments, "--resume", "-q").returncode == 0
+    assert hyperslab(*arguments, "--resume", "-q", *ON_THREADS).returncode == 0
     status = hyperslab("status", out)
     assert status.returncode == 0
     assert "state      done" in status.stdout
@@ -248,7 +258,7 @@ def test_status_after_the_driver_was_killed(tmp_path: Path) -> None:
 def test_verify_and_clean(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     out, bent = tmp_path / "out", tmp_path / "out" / "in_00_00_07.nii"
-    assert hyperslab(*job(tmp_path, "counted"), "-q").returncode == 0
+    assert hyperslab(*job(tmp_path, "counted"), "-q", *ON_THREADS).returncode == 0
     assert f"{SLABS} of {SLABS} outputs unchanged since the run" in hyperslab("verify", out).stdout
     data = bytearray(bent.read_bytes())
     data[-1] ^= 1
@@ -271,7 +281,9 @@ def test_verify_and_clean(tmp_path: Path) -> None:
 def test_clean_all(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    assert hyperslab(*job(tmp_path, "counted", "--keep", "volume"), "-q").returncode == 0
+    assert (
+        hyperslab(*job(tmp_path, "counted", "--keep", "volume"), "-q", *ON_THREADS).returncode == 0
+    )
     (out / "mine.txt").write_text("not a product of the run")
     assert hyperslab("clean", out, "--all").returncode == 0
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
@@ -280,7 +292,9 @@ def test_clean_all(tmp_path: Path) -> None:
 def test_a_volume_is_verified_region_by_region(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    assert hyperslab(*job(tmp_path, "counted", "--keep", "volume"), "-q").returncode == 0
+    assert (
+        hyperslab(*job(tmp_path, "counted", "--keep", "volume"), "-q", *ON_THREADS).returncode == 0
+    )
     with (out / "in.nii").open("r+b") as file:
         file.seek(-1, 2)
         last = file.read(1)
@@ -294,9 +308,9 @@ def test_a_volume_is_verified_region_by_region(tmp_path: Path) -> None:
 
 def test_a_missing_output_is_made_again(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    assert hyperslab(*job(tmp_path, "counted"), "-q").returncode == 0
+    assert hyperslab(*job(tmp_path, "counted"), "-q", *ON_THREADS).returncode == 0
     (out / "in_00_00_03.nii").unlink()
-    assert hyperslab(*job(tmp_path, "counted", "--resume"), "-q").returncode == 0
+    assert hyperslab(*job(tmp_path, "counted", "--resume"), "-q", *ON_THREADS).returncode == 0
     assert executions(tmp_path / "runs")["0_0_3"] == 2
     assert sum(executions(tmp_path / "runs").values()) == SLABS + 1
     assert np.array_equal(load(out / "in_00_00_03.nii"), values[:, :, 3:4] + np.uint16(1))

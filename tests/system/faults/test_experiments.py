@@ -23,7 +23,7 @@ from hyperslab.report.summary import Summary
 from tests.campaign import shim
 from tests.campaign.shim import Rule
 from tests.system.clusters.required import required
-from tests.system.faults.command import await_that, command, hyperslab, running
+from tests.system.faults.command import await_that, command, hyperslab, program, running
 from tests.system.faults.disk import small_disk
 
 TRIALS = 6
@@ -143,7 +143,7 @@ def _kill(moment: Moment, line: Sequence[object], out: Path, library: Path, note
         _kill_from_outside(line, out / moment.place)
         return
     variables = shim.environment(library, out / moment.place, notes, moment.rule)
-    killed = hyperslab(*line, environment={**os.environ, **variables})
+    killed = program(*line, environment={**os.environ, **variables})
     assert killed.returncode == -signal.SIGKILL, (moment, killed.stderr)
     assert shim.hits(notes) == 1
 
@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 6 * 2**20) as disk:
         out = disk.path / "out"
         spec = _spec(tmp_path, size="8MiB")
-        refused = hyperslab("experiment", "run", spec, "--out", out, inside=disk.inside)
+        refused = program("experiment", "run", spec, "--out", out, inside=disk.inside)
         assert refused.returncode == 2
         assert "the experiment needs" in refused.stderr
         (tmp_path / "mine.py").write_text(
@@ -285,7 +285,7 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
             "    return block\n"
         )
         spec = _spec(tmp_path, "mine.py:fill", size="1MiB", delays=[])
-        full = hyperslab("experiment", "run", spec, "--out", out, inside=disk.inside)
+        full = program("experiment", "run", spec, "--out", out, inside=disk.inside)
         failed = _record(disk.seen / "out").attempts
         assert [one.state for one in failed] == ["failed"], full.stderr
         assert "space" in failed[0].reason
@@ -293,9 +293,9 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
         (disk.seen / "filler").unlink()
         (tmp_path / "enough").touch()
         going = ("experiment", "resume", spec, "--out", out)
-        as_it_was = hyperslab(*going, inside=disk.inside)
+        as_it_was = program(*going, inside=disk.inside)
         assert as_it_was.returncode == 1
         assert list(_record(disk.seen / "out").attempts) == list(failed)
-        done = hyperslab(*going, "--retry-failed", inside=disk.inside)
+        done = program(*going, "--retry-failed", inside=disk.inside)
         assert done.returncode == 0, done.stderr
         assert [one.state for one in _record(disk.seen / "out").attempts] == ["failed", "done"]

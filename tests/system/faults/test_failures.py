@@ -14,6 +14,7 @@ import pytest
 import hyperslab
 from hyperslab import TasksFailed
 from hyperslab.report.progress import Quiet
+from tests.repetitions import few
 from tests.system.end_to_end.command import call, succeed
 
 TASKS = 304
@@ -118,19 +119,22 @@ def test_the_traceback_is_the_functions_own_and_whole_with_debug(mine: Path) -> 
 
 def test_the_journal_of_many_failures_stays_small(mine: Path) -> None:
     code = mine.parent / "loud.py"
-    code.write_text("def loud(block):\n    raise ValueError('x' * 10**6)\n")
+    code.write_text("def loud(block):\n    raise ValueError('x' * 10**5)\n")
     run(code, "loud", "--engine", "serial", "--keep-going", "--retries", "0")
     records = mine.parent / "out" / ".hyperslab" / "run-0001"
     journal = sum(path.stat().st_size for path in (records / "journal").iterdir())
     assert journal < TASKS * 16_000
     assert (records / "failures.json").stat().st_size < TASKS * 3_000
     assert (
-        "loud.py:2, in loud: raise ValueError('x' * 10**6)"
+        "loud.py:2, in loud: raise ValueError('x' * 10**5)"
         in call("status", mine.parent / "out").out
     )
 
 
-@pytest.mark.parametrize(("engine", "workers"), [("serial", 1), ("threads", 2), ("processes", 2)])
+ENGINES = (("serial", 1), ("threads", 2), ("processes", 2))
+
+
+@pytest.mark.parametrize(("engine", "workers"), few(ENGINES[1:], ENGINES, "a run ends early"))
 def test_a_run_whose_first_tasks_all_fail_alike_ends_early_and_goes_on_when_corrected(
     mine: Path, engine: str, workers: int
 ) -> None:

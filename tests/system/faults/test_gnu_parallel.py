@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from hyperslab.plan.journal import Tail
+from tests.repetitions import repeats
 from tests.system.clusters import sshd
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
@@ -99,6 +100,7 @@ def test_killed_jobs(tmp_path: Path) -> None:
         assert failure.message.endswith("in the middle of the task")
 
 
+@repeats("a driver that dies leaves no process: on other hosts, and on this one test_driver.py")
 def test_a_killed_driver_leaves_a_resumable_run_and_no_process(tmp_path: Path) -> None:
     lines = killed_and_resumed(tmp_path, ENGINE)
     assert {PERL in line for line in lines} == {True, False}

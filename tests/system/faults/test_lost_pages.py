@@ -17,6 +17,7 @@ from hyperslab.driver import directory
 from hyperslab.driver.products import Products
 from hyperslab.storage import renaming
 from hyperslab.storage.recordfile import load_record, save_record
+from tests.repetitions import few
 from tests.system.end_to_end.command import call
 from tests.system.faults import conversions
 from tests.system.faults.command import FUNCTIONS, load, make_volume
@@ -108,7 +109,11 @@ LOSSES: dict[str, tuple[str, str, Callable[[Path], None], bool]] = {
 "Kind of output, what is damaged and how, and whether nothing can be read without it."
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+LOST = ("head", "runs", "tables of chunks", "parts", "shard", "document")
+"A loss of each form of writing, of what says where values are where there is such a file."
+
+
+@pytest.mark.parametrize("loss", few(LOST, LOSSES, "what was lost is done again"))
 def test_what_was_lost_is_done_again(source: Path, loss: str) -> None:
     kind, pattern, damage, is_all = LOSSES[loss]
     out = source.parent / "out"
@@ -138,7 +143,10 @@ def test_coordinates_that_were_lost_are_written_again(source: Path) -> None:
     assert call("verify", out / "new.zarr").code == 0
 
 
-@pytest.mark.parametrize("kind", ["placed", "chunks", "parts", "split", "store", "shards"])
+WHOLE = ["placed", "chunks", "parts", "split", "store", "shards"]
+
+
+@pytest.mark.parametrize("kind", few(["chunks", "parts", "shards"], WHOLE, "what is there stays"))
 def test_what_is_there_is_not_done_again(source: Path, kind: str) -> None:
     out = source.parent / "out"
     tasks = interrupt(source, kind)
@@ -213,7 +221,10 @@ def test_blocks_are_on_storage_before_the_manifest_names_them(
     assert waited[:2] == ["out", "manifest"]
 
 
-@pytest.mark.parametrize("kind", ["placed", "chunks", "parts", "store"])
+ON_A_NETWORK = ["placed", "chunks", "parts", "store"]
+
+
+@pytest.mark.parametrize("kind", few(["placed", "parts"], ON_A_NETWORK, "tasks hand files over"))
 def test_a_task_on_a_network_hands_over_what_it_wrote(
     source: Path, waited: list[str], kind: str
 ) -> None:

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from hyperslab.testing.functions import executions
+from tests.repetitions import few, repeats
 from tests.system.clusters import mpi
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
@@ -32,6 +33,7 @@ from tests.system.faults.command import (
     load,
     make_volume,
     no_part_left,
+    program,
     recorded,
     running,
 )
@@ -106,7 +108,7 @@ def ranks(run: Running) -> list[psutil.Process]:
     return [process for process in found if "python" in process.name()]
 
 
-@pytest.mark.parametrize("deed", list(BY_DEED))
+@pytest.mark.parametrize("deed", few(["die"], BY_DEED, "a rank that dies ends the run"))
 def test_a_rank_that_dies_ends_the_run_with_its_reason(tmp_path: Path, deed: str) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     once = ("-p", f"deed={deed}", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
@@ -159,7 +161,10 @@ def test_a_killed_mpiexec_stops_the_run(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+SIGNALS = [signal.SIGINT, signal.SIGKILL]
+
+
+@pytest.mark.parametrize("number", few([signal.SIGKILL], SIGNALS, "no rank outlives its driver"))
 def test_no_rank_outlives_its_driver(tmp_path: Path, number: signal.Signals) -> None:
     """Not even one that hangs in C, and holds the interpreter's lock."""
     make_volume(tmp_path / "in.nii")
@@ -192,12 +197,12 @@ def test_a_reduction_is_resumed_after_a_kill(tmp_path: Path) -> None:
 def test_a_world_of_the_user_works_and_says_one_thing(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = counted(tmp_path, "counted", *WORLD, "--keep", "volume")
-    done = hyperslab(*arguments, inside=mpi.started(4))
+    done = program(*arguments, inside=mpi.started(4))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("on 3 slots") == 1
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     assert len(executions(tmp_path / "runs")) == SLABS
-    again = hyperslab(*arguments, inside=mpi.started(4))
+    again = program(*arguments, inside=mpi.started(4))
     assert again.returncode == 2, again.stderr
     assert again.stderr.count("holds an earlier run") == 1
 
@@ -217,13 +222,14 @@ def test_a_program_on_every_rank_is_driven_by_one(tmp_path: Path) -> None:
     assert done.stdout == "120 2\n120 2\n"
 
 
+@repeats("a rank that dies ends a world, which is resumed: where the launcher lets others wait")
 def test_a_world_in_which_a_rank_dies_is_ended_and_resumed(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     once = ("-p", "deed=die", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
     arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *once, *WORLD, "--keep", "volume")
-    done = hyperslab(*arguments, inside=mpi.started(3))
+    done = program(*arguments, inside=mpi.started(3))
     assert done.returncode, done.stdout
-    again = hyperslab(*arguments, "--resume", inside=mpi.started(3))
+    again = program(*arguments, "--resume", inside=mpi.started(3))
     assert again.returncode == 0, again.stderr
     assert np.array_equal(load(out / "in.nii"), values)
 
@@ -244,7 +250,7 @@ def test_a_dead_rank_ends_a_world_whose_launcher_lets_the_others_wait(tmp_path: 
     assert code, said
     assert re.search(r"rank [12] of MPI, process \d+ on \S+, has died, and MPI cannot go on", said)
     assert f"failed: {tmp_path}/in.nii[0:16, 0:16, 5:6]: the worker process" in said
-    again = hyperslab(*arguments, "--resume", inside=mpi.started(3))
+    again = program(*arguments, "--resume", inside=mpi.started(3))
     assert again.returncode == 0, again.stderr
     assert np.array_equal(load(out / "in.nii"), values)
 
@@ -265,7 +271,11 @@ def test_a_world_is_interrupted_with_a_rank_that_hangs_in_c(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--engine", "mpi", *WORLD, "--wrong-flag"), "No such option: --wrong-flag"),
+        pytest.param(
+            ("--engine", "mpi", *WORLD, "--wrong-flag"),
+            "No such option: --wrong-flag",
+            marks=repeats("what is wrong is told once: of a wrong address"),
+        ),
         (("--engine=mpi", "--connect=wordl"), "--connect wordl: --engine mpi takes world alone"),
     ],
 )
@@ -299,7 +309,7 @@ def test_a_command_of_mpiexec_that_is_no_world_is_refused(tmp_path: Path) -> Non
     )
     assert done.returncode == 2
     assert "this process is a rank of MPI already" in done.stderr
-    alone = hyperslab(*counted(tmp_path, "counted", *WORLD))
+    alone = program(*counted(tmp_path, "counted", *WORLD))
     assert alone.returncode == 2
     assert "--connect world: this process is alone" in alone.stderr
     assert not (tmp_path / "out").exists()

@@ -13,6 +13,7 @@ import pytest
 import hyperslab
 from hyperslab.plan.settings import Settings
 from hyperslab.storage import renaming
+from tests.repetitions import few
 from tests.system.end_to_end.command import ANATOMICAL, call, succeed, values_of
 from tests.system.faults.conversions import in_bytes, refusal
 
@@ -68,7 +69,11 @@ def made(folder: Path, by: int) -> bool:
     return np.array_equal(np.concatenate(found, axis=2), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+PLAYED = ("blocks", "volume", "one store")
+"Many files, one, and one folder."
+
+
+@pytest.mark.parametrize("kind", few(PLAYED, KINDS, "what is there stays until all is new"))
 def test_what_is_there_stays_until_all_of_the_new_is(mine: Path, kind: str) -> None:
     out = mine.parent / "out"
     place = KINDS[kind][1]

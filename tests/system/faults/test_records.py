@@ -28,6 +28,8 @@ from tests.system.faults.command import (
     running,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 
 def volume_job(tmp_path: Path, *more: object) -> tuple[object, ...]:
     (tmp_path / "runs").mkdir(exist_ok=True)
@@ -48,6 +50,8 @@ def volume_job(tmp_path: Path, *more: object) -> tuple[object, ...]:
         "-o",
         tmp_path / "out",
         *params,
+        "--engine",
+        "threads",
         "--workers",
         2,
         *more,
@@ -170,6 +174,8 @@ def test_all_of_a_killed_run_can_be_cleaned(tmp_path: Path) -> None:
         tmp_path / "out",
         "--partition",
         "slabs",
+        "--engine",
+        "threads",
     )
     with running(*arguments, "-p", f"folder={tmp_path}/runs", "-p", "seconds=0.05") as run:
         await_recorded(run, tmp_path / "out", 3)

@@ -15,6 +15,8 @@ from hyperslab.testing.functions import executions
 from tests.system.end_to_end.command import call_program
 from tests.system.faults.command import FUNCTIONS, hyperslab, load, make_volume
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 BLOCKS = 4
 EACH = 2
 "Tasks per file."

@@ -23,6 +23,8 @@ from tests.system.faults.command import (
     running,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 BLOCKS = 4
 
 
@@ -148,6 +150,8 @@ def test_a_file_that_changes_under_way(tmp_path: Path, change: str) -> None:
         "slabs",
         "-p",
         "seconds=0.1",
+        "--engine",
+        "threads",
     )
     with running(*arguments) as run:
         await_recorded(run, out, 5)

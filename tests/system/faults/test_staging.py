@@ -25,6 +25,7 @@ from hyperslab.storage.staging import area
 from hyperslab.testing.functions import executions
 from tests.campaign import shim
 from tests.campaign.shim import MANY, Rule
+from tests.repetitions import few
 from tests.storage.emulation.tiers import mounted
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
@@ -38,6 +39,7 @@ from tests.system.faults.command import (
     load,
     make_volume,
     no_part_left,
+    program,
     recorded,
     running,
 )
@@ -113,7 +115,7 @@ def test_a_driver_that_is_killed_loses_nothing_and_does_nothing_twice(
         notes = tmp_path / f"notes{number}"
         variables = shim.environment(library, out, notes, rule, pace_us=PACE_US)
         resume = ("--resume",) * bool(number)
-        killed = hyperslab(*arguments, *resume, environment={**os.environ, **variables})
+        killed = program(*arguments, *resume, environment={**os.environ, **variables})
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         assert staged(fast) > 0
         assert recorded(out) < SLABS
@@ -183,7 +185,7 @@ def test_a_tier_that_takes_no_more(tmp_path: Path, library: Path, error: str, wo
     arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
     rule = Rule("create", 9, MANY, "error", error)
     variables = shim.environment(library, fast, tmp_path / "notes", rule)
-    done = hyperslab(*arguments, environment={**os.environ, **variables})
+    done = program(*arguments, environment={**os.environ, **variables})
     assert done.returncode == 0, done.stderr
     said = (
         f"--stage-out {fast} takes no more ({words}): blocks for which it has no room are written"
@@ -223,7 +225,7 @@ def test_a_tier_that_takes_no_more_copies(tmp_path: Path, library: Path) -> None
     arguments, fast = copying_job(tmp_path), tmp_path / "fast"
     rule = Rule("write", ABOUT + 1, MANY, "error", "EDQUOT")
     variables = shim.environment(library, fast, tmp_path / "notes", rule)
-    done = hyperslab(*arguments, environment={**os.environ, **variables})
+    done = program(*arguments, environment={**os.environ, **variables})
     assert done.returncode == 0, done.stderr
     assert f"--stage-in {fast} takes no more (Disk quota exceeded): files for which" in done.stderr
     require_copied(tmp_path)
@@ -239,13 +241,17 @@ DEATHS_OF_COPIES = {
 }
 
 
-@pytest.mark.parametrize("death", DEATHS_OF_COPIES)
+DIES = ("in a copy", "after one is evicted")
+"On the way to the tier, and from it."
+
+
+@pytest.mark.parametrize("death", few(DIES, DEATHS_OF_COPIES, "a driver dies while it copies"))
 def test_a_driver_that_is_killed_while_it_copies_or_evicts(
     tmp_path: Path, library: Path, death: str
 ) -> None:
     arguments, fast = copying_job(tmp_path), tmp_path / "fast"
     variables = shim.environment(library, fast, tmp_path / "notes", DEATHS_OF_COPIES[death])
-    killed = hyperslab(*arguments, environment={**os.environ, **variables})
+    killed = program(*arguments, environment={**os.environ, **variables})
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert list(fast.glob(".hyperslab-staging-*/in/*"))
     held, before = recorded(tmp_path / "out"), executed(tmp_path)

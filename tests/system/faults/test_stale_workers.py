@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from hyperslab.driver import directory
+from tests.repetitions import repeats
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
@@ -72,11 +73,24 @@ def owner(tmp_path: Path) -> str:
     return (tmp_path / "out" / ".hyperslab" / "lock").read_text()
 
 
-@pytest.mark.parametrize(
-    ("engine", "is_stopped"),
-    [("processes", False), ("processes", True), ("gnu-parallel", True)],
-    ids=["holds-the-lock", "stopped", "stopped-job"],
-)
+STUCK_ON = [
+    pytest.param(
+        "processes",
+        False,
+        id="holds-the-lock",
+        marks=repeats("a worker that holds the lock ends: one that was stopped"),
+    ),
+    pytest.param("processes", True, id="stopped"),
+    pytest.param(
+        "gnu-parallel",
+        True,
+        id="stopped-job",
+        marks=repeats("a worker that was stopped ends: of processes"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("engine", "is_stopped"), STUCK_ON)
 def test_no_worker_outlives_its_driver(tmp_path: Path, engine: str, is_stopped: bool) -> None:
     """Not one that holds the interpreter's lock in C, nor one that was stopped, nor the tools that
     it has started.

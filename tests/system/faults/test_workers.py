@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     Running,
@@ -36,6 +37,8 @@ BY_DEED = {
     "shape": "misbehave returned a block of shape (1, 16, 1), not (16, 16, 1)",
     "dtype": "misbehave returned complex64, not uint16",
 }
+PLAYED = ("fork", "die", "hang")
+"What a worker dies of, and how it does not end; `serial` plays the deeds of Python in EngineTests."
 
 
 def kill_at_random(run: Running, seed: int) -> int:
@@ -76,7 +79,10 @@ def test_killed_workers_of_a_map(tmp_path: Path) -> None:
     assert no_part_left(out)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+ATTEMPTS = "killed workers cost attempts: with threads, and of a map without"
+
+
+@pytest.mark.parametrize("threads", few([2], [1, 2], ATTEMPTS))
 def test_killed_workers_of_a_reduction(tmp_path: Path, threads: int) -> None:
     values, out, runs = make_volume(tmp_path / "in.nii"), tmp_path / "out", tmp_path / "runs"
     runs.mkdir()
@@ -109,7 +115,7 @@ def test_killed_workers_of_a_reduction(tmp_path: Path, threads: int) -> None:
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
 
 
-@pytest.mark.parametrize("deed", BY_DEED)
+@pytest.mark.parametrize("deed", few(PLAYED, BY_DEED, "a bad block fails alone"))
 def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, deed: str) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = (

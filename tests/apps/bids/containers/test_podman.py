@@ -14,6 +14,8 @@ import pytest
 
 from tests.apps.bids.containers.podman import IMAGE, Podman
 from tests.apps.bids.datasets import make, t1w
+from tests.repetitions import few
+from tests.system.clusters.required import required
 from tests.system.end_to_end.command import Finished, call
 from tests.system.faults.command import Running, await_that, hyperslab, running
 
@@ -31,7 +33,10 @@ OF_GROUP = ["group.tsv", "report/all.txt"]
 RESULTS = ["sub-1/facts.txt", "sub-1/head.txt", "sub-10/facts.txt", "sub-10/head.txt"]
 
 
-@pytest.mark.parametrize(("engine", "said"), [("processes", "threads 1\n"), ("threads", "threads")])
+LEVELS = (("processes", "threads 1\n"), ("threads", "threads"))
+
+
+@pytest.mark.parametrize(("engine", "said"), few(LEVELS[:1], LEVELS, "both levels of an app"))
 def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, said: str) -> None:
     """The app fails if it can write to the dataset, or at the group level to others' results."""
     out = tmp_path / "out"
@@ -128,7 +133,10 @@ def under_way(run: Running, home: Path) -> None:
     assert not run.has_ended, run.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+SIGNALS = [signal.SIGKILL, signal.SIGINT]
+
+
+@pytest.mark.parametrize("number", few([signal.SIGKILL], SIGNALS, "no container outlives its run"))
 def test_the_driver_dies(
     podman: Podman, home: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

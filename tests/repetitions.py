@@ -1,0 +1,78 @@
+"""Tests that make a point once more: on another engine, of another spec, in another format, by
+another reader. `make test` leaves them out, `make test-all` plays them.
+
+What is marked says which point it makes, and what makes it in `make test`. A test that is the only
+one to notice a fault, such as that of a mutant, is no repetition.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
+
+import pytest
+
+ALL = "HYPERSLAB_ALL_TESTS"
+"Environment variable that has repetitions played, too, if it is set."
+MARK = "repetition"
+LEFT_OUT = pytest.StashKey[int]()
+"Number of repetitions that this session leaves out."
+Suite = TypeVar("Suite", bound=type)
+
+
+def repeats(point: str) -> pytest.MarkDecorator:
+    """Mark a test, or one of its cases, as a repetition of a point."""
+    return pytest.mark.repetition(point)
+
+
+def few(played: Collection[object], cases: Iterable[Any], point: str) -> list[Any]:
+    """The cases of a test, of which all but these few repeat a point."""
+    listed = list(cases)
+    missing = [case for case in played if case not in listed]
+    assert not missing, f"there are no such cases: {missing}"
+    return [case if case in played else _repetition(case, point) for case in listed]
+
+
+def _repetition(case: Any, point: str) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=repeats(point))
+
+
+def only(names: Collection[str]) -> Callable[[Suite], Suite]:
+    """Have a class play these tests of the suite that it inherits; the others are repetitions."""
+
+    def chosen(cls: Suite) -> Suite:
+        suite = {name for name in dir(cls) if name.startswith("test_")} - vars(cls).keys()
+        assert suite.issuperset(names), set(names) - suite
+        cls.repetitions = frozenset(suite.difference(names))  # type: ignore[attr-defined]
+        return cls
+
+    return chosen
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take repetitions out of what is collected, unless all is to be played."""
+    if ALL in os.environ:
+        return
+    repeated = [item for item in items if is_repetition(item)]
+    items[:] = [item for item in items if not is_repetition(item)]
+    config.stash[LEFT_OUT] = len(repeated)
+    if repeated:
+        config.hook.pytest_deselected(items=repeated)
+
+
+def is_repetition(item: pytest.Item) -> bool:
+    """Whether a test is marked as one, or its class leaves it to others."""
+    if item.get_closest_marker(MARK):
+        return True
+    suite = getattr(item, "cls", None)
+    return getattr(item, "originalname", item.name) in getattr(suite, "repetitions", ())
+
+
+def told(config: pytest.Config) -> str:
+    """What the summary says of those that were left out; nothing if none were."""
+    left = config.stash.get(LEFT_OUT, 0)
+    if not left:
+        return ""
+    return f"{left} repetitions were left to 'make test-all' ({ALL}=1, tests/repetitions.py)"
