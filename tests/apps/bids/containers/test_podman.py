@@ -15,7 +15,6 @@ import pytest
 from tests.apps.bids.containers.podman import IMAGE, Podman
 from tests.apps.bids.datasets import make, t1w
 from tests.repetitions import few
-from tests.system.clusters.required import required
 from tests.system.end_to_end.command import Finished, call
 from tests.system.faults.command import Running, await_that, hyperslab, running
 
