@@ -42,9 +42,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("many") / "image.nii", np.zeros((8, 8, 8), np.int16))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def opened_s(path: Path) -> float:
-    """Seconds of a processor that the opening of a file takes."""
+    """Seconds of a processor that the opening of a file takes at the moment."""
     return least_s(lambda: [formats.open_source(str(path)) for _ in range(FEW)]) / FEW
 
 

@@ -48,6 +48,8 @@ _MOST_SURROUNDINGS = 16**3
 """Times that an array with its halo may be larger than without: sigma is then about twice as long
 as each of three axes.
 """
+_MOST_MIRRORED = 10**7
+"Voxels with the halo that take no time to speak of, however small the array."
 
 
 def build(
@@ -136,7 +138,9 @@ def _require_room(pipeline: Pipeline, radii: tuple[int, ...]) -> None:
     """
     for whole in pipeline.source.wholes:
         axes = [(n, radius) for n, radius in zip(whole.shape, radii, strict=False) if n]
-        if math.prod((n + 2 * radius) / n for n, radius in axes) > _MOST_SURROUNDINGS:
+        mirrored = math.prod(n + 2 * radius for n, radius in axes)
+        own = math.prod(n for n, _ in axes)
+        if mirrored > max(_MOST_SURROUNDINGS * own, _MOST_MIRRORED):
             reach = " x ".join(str(radius) for _, radius in axes)
             raise UsageError(
                 f"smooth reaches {reach} voxels to each side, and {whole.name} has"

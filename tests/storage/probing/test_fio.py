@@ -133,8 +133,8 @@ def agree_on(found: Compared, asked: float) -> bool:
 @pytest.mark.parametrize(("what", "clients"), [("read-cold", 2), ("write", 2), ("write-direct", 1)])
 def test_fio_measures_the_same(tmp_path: Path, what: str, clients: int) -> None:
     with own_folder(tmp_path) as folder, Clients(folder, 1) as processes:
-        bench = Bench(folder, processes, 0.05, drops_caches=False)
-        bench.write_files(32 * 2**20, 2**20, 2)
+        bench = Bench(folder, processes, 0.2, drops_caches=False)
+        bench.write_files(128 * 2**20, 2**20, 2)
         told = []
         for _ in range(ATTEMPTS):
             found = in_turns(bench, Setting(what, clients, 2**20), 5)

@@ -31,7 +31,7 @@ assert verdict.findings[0].rule == "memory-pressure"
 
 
 def test_a_group_that_is_too_small_is_named() -> None:
-    limit = str(512 * MIB)
+    limit = str(768 * MIB)  # of which the driver takes far less than each worker
     with group(
         "memory", {"memory.limit_in_bytes": limit}, {"memory.max": limit, "memory.swap.max": "0"}
     ) as small:

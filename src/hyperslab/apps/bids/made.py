@@ -113,7 +113,6 @@ def _save(path: Path, values: Array) -> None:
     size_mm = VIEW_MM / len(values)
     affine = np.diag([size_mm, size_mm, size_mm, 1.0])
     affine[:3, 3] = (size_mm - VIEW_MM) / 2
-    sink = formats.module("nifti").sink(
-        str(path), values.shape, values.dtype, Header(base_affine=affine)
-    )
+    form = formats.module(formats.format_of_name(str(path)))
+    sink = form.sink(str(path), values.shape, values.dtype, Header(base_affine=affine))
     writing.write(sink, values)
