@@ -26,7 +26,7 @@ from hyperslab.storage.tiers.tier import Tier
 from tests.repetitions import few
 from tests.storage.emulation.tiers import mounted
 
-ATTEMPTS = 6
+ATTEMPTS = 3
 "Other programs may slow one of two measurements; never always the same one."
 OF_WRITES = 0.1
 """Share of a rate of writing by which a disk that is nearly as fast as memory may seem faster to
