@@ -89,7 +89,7 @@ def test_the_summary(tmp_path: Path) -> None:
     ], "a run this short is not judged"
     done = call("run", *command, "-o", out, "-v")
     assert done.code == 0
-    headline = r"add over anatomical\.nii: 8 tasks in \S+ m?s on 2 slots, \S+ kB/s"
+    headline = r"add over anatomical\.nii: 8 tasks in \S+ m?s on 2 slots, \S+ [kM]B/s"
     for told in (brief, done.out):
         assert re.fullmatch(headline, told.splitlines()[0]), told
     assert "too short to tell what limited it" in done.out

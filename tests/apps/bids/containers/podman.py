@@ -23,11 +23,12 @@ netns = "none"
 [engine]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
-events_logger = "file"
+events_logger = "none"
 lock_type = "file"
 tmp_dir = "{folder}/tmp"
 """
-"Locks and states of containers are those of one storage, not of all Podmans of a user."
+"""Locks and states of containers are those of one storage, not of all Podmans of a user. Events are
+not logged: those of images are written beside, into a folder that a reset is just removing."""
 STORAGE = """\
 [storage]
 driver = "vfs"
