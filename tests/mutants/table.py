@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.app_rows import APPS
 from tests.mutants.engine_rows import ENGINES
 from tests.mutants.mutant import CARGO, Mutant
 
@@ -310,6 +311,7 @@ MUTANTS = [
         "tests/driver/test_shared_pages.py::test_blocks_that_meet_between_pages_are_allowed",
     ),
     *ENGINES,
+    *APPS,
     Mutant(
         "blocks go by way of a tier that is emptied more slowly than tasks write",
         "src/hyperslab/driver/staging.py",

@@ -27,6 +27,7 @@ ROOMS = (
     "engines",
     "formats",
     "machine",
+    "network",
     "plan",
     "report",
     "storage",

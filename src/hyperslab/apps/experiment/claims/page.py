@@ -259,19 +259,21 @@ def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) 
 
 
 def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -> Sheet:
-    """Every claim in a row, with the emulated tiers of its spec, and what its scale leaves out."""
+    """Every claim in a row, with the emulated tiers of its spec, and what its scale leaves out;
+    columns that say nothing are left out.
+    """
     emulated = {one.name: _emulated(one) for one in findings}
     left_out = {one.name: _left_out(one) for one in findings}
-    columns = ["the paper states", "here", "published", "emulated tiers"]
-    rows = [
-        [claim.text, one.outcome, claim.published, emulated.get(claim.spec, "")]
-        for claim, one in found
-    ]
-    if any(left_out.values()):
-        columns.append("not measured at this scale")
-        for row, (claim, _) in zip(rows, found, strict=True):
-            row.append(left_out.get(claim.spec, ""))
-    return Sheet("Claims", columns, rows)
+    columns = {
+        "the paper states": [claim.text for claim, _ in found],
+        "here": [one.outcome for _, one in found],
+        "published": [claim.published for claim, _ in found],
+        "emulated tiers": [emulated.get(claim.spec, "") for claim, _ in found],
+        "not measured at this scale": [left_out.get(claim.spec, "") for claim, _ in found],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    rows = [list(row) for row in zip(*shown.values(), strict=True)]
+    return Sheet("Claims", list(shown), rows)
 
 
 def _not_measured(finding: Finding | None) -> Iterator[str]:

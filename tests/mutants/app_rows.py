@@ -1,0 +1,116 @@
+"""Lines of applications, captures and accounts that are broken one at a time, and the test that
+notices each.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+APPS = [
+    # BIDS
+    Mutant(
+        "the label 1 chooses participant 10",
+        "src/hyperslab/apps/bids/wanted.py",
+        "if one.label in wanted]",
+        "if one.label.startswith(tuple(wanted))]",
+        "tests/apps/bids/test_dataset.py::test_labels_are_compared_as_a_whole",
+    ),
+    Mutant(
+        "a participant counts once for every image",
+        "src/hyperslab/apps/bids/group.py",
+        "(one.site, one.participant), []",
+        "(one.site, one.image), []",
+        "tests/apps/bids/test_app.py::test_the_group_level",
+    ),
+    Mutant(
+        "the group goes on without those that have no result",
+        "src/hyperslab/apps/bids/group.py",
+        "if missing and not allow_missing:",
+        "if missing and not is_any:",
+        "tests/apps/bids/test_app.py::test_the_group_level_refuses_what_is_not_complete",
+    ),
+    Mutant(
+        "an empty image is whole",
+        "src/hyperslab/apps/bids/content.py",
+        "if found.st_size == 0:",
+        "if found.st_size < 0:",
+        "tests/apps/bids/test_dataset.py::test_images_that_are_not_whole",
+    ),
+    Mutant(
+        "the script of a shell holds values as they are",
+        "src/hyperslab/apps/bids/template.py",
+        "script = script_place(words)",
+        "script = None",
+        "tests/apps/bids/test_app.py::test_values_in_the_script_of_a_shell_are_quoted",
+    ),
+    # experiments
+    Mutant(
+        "every replicate has its trials in one order",
+        "src/hyperslab/apps/experiment/design.py",
+        'random.Random(f"{spec.seed} {replicate}")',
+        'random.Random(f"{spec.seed}")',
+        "tests/apps/experiment/test_design.py"
+        "::test_trials_are_blocked_by_replicate_and_shuffled_by_the_seed",
+    ),
+    Mutant(
+        "the stronger of two one-sided tests tells that cells are equivalent",
+        "src/hyperslab/apps/experiment/significance.py",
+        "return max(above, below)",
+        "return min(above, below)",
+        "tests/apps/experiment/test_intervals.py"
+        "::test_equivalence_is_what_two_one_sided_tests_say",
+    ),
+    Mutant(
+        "a line that does not fit stays as far as it went",
+        "src/hyperslab/apps/experiment/record.py",
+        "os.ftruncate(fd, end)",
+        "os.fsync(fd)",
+        "tests/apps/experiment/test_record.py::test_a_line_that_does_not_fit_leaves_those_before",
+    ),
+    Mutant(
+        "a starved trial stands for its cell",
+        "src/hyperslab/apps/experiment/record.py",
+        "if not attempt.starved and not attempt.rejected]",
+        "if not attempt.rejected]",
+        "tests/apps/experiment/test_runner.py"
+        "::test_a_starved_trial_is_repeated_in_its_block_up_to_the_limit",
+    ),
+    # captures of packets
+    Mutant(
+        "the same ends meet once",
+        "src/hyperslab/network/capture/decoding.py",
+        "if known is None or known.is_another(segment):",
+        "if known is None:",
+        "tests/network/test_capture.py::test_the_same_ends_meet_again",
+    ),
+    Mutant(
+        "a gap in a payload hides its message",
+        "src/hyperslab/network/capture/framing.py",
+        "inside = min(nbytes, self._left)",
+        "inside = 0",
+        "tests/network/test_capture.py::test_what_is_missing_in_a_payload_hides_no_message",
+    ),
+    # operations on files
+    Mutant(
+        "an opening makes a file that is there",
+        "src/hyperslab/storage/accounting/calls.py",
+        '"O_EXCL" in asked or path not in self._there',
+        '"O_CREAT" in asked',
+        "tests/storage/accounting/test_lines.py::test_an_opening_of_what_is_there_makes_nothing",
+    ),
+    Mutant(
+        "threads of a process change directories of their own",
+        "src/hyperslab/storage/accounting/calls.py",
+        "made = made._replace(directory=parent.directory)",
+        "made = made._replace(directory=made.directory)",
+        "tests/storage/accounting/test_lines.py"
+        "::test_threads_share_a_directory_and_processes_do_not",
+    ),
+    Mutant(
+        "a shuffled file of Spark is an evicted one",
+        "src/hyperslab/storage/accounting/kinds.py",
+        'if not found["name"] or _SHUFFLED.match(found["name"]):',
+        'if not found["name"]:',
+        "tests/storage/accounting/test_kinds.py::test_names_decide",
+    ),
+]
