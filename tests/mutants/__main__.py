@@ -23,7 +23,7 @@ from tests.mutants.mutant import CARGO, Mutant
 from tests.mutants.table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "tests", "docs", "examples", "rust")
+FOLDERS = ("benchmarks", "src", "tests", "docs", "examples", "rust")
 FILES = ("pyproject.toml", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "Makefile")
 PATIENCE_S = 600.0
 PYTEST = (

@@ -57,8 +57,7 @@ APPS = [
         "src/hyperslab/apps/experiment/significance.py",
         "return max(above, below)",
         "return min(above, below)",
-        "tests/apps/experiment/test_intervals.py"
-        "::test_equivalence_is_what_two_one_sided_tests_say",
+        "tests/apps/experiment/test_intervals.py::test_equivalence_is_what_two_one_sided_tests_say",
     ),
     Mutant(
         "a line that does not fit stays as far as it went",

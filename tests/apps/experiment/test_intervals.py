@@ -77,7 +77,9 @@ def test_equivalence_is_what_two_one_sided_tests_say() -> None:
         above = scipy.stats.ttest_1samp(logarithms, -bound, alternative="greater").pvalue
         below = scipy.stats.ttest_1samp(logarithms, bound, alternative="less").pvalue
         found = _compared(list(np.exp(logarithms)), [1.0] * 4)
-        assert (found.verdict == "equivalent") == (max(above, below) < 0.05)
+        weaker = max(above, below)
+        assert (found.verdict == "equivalent") == (weaker < 0.05)
+        assert found.equivalent_p == pytest.approx(weaker, rel=1e-6)
 
 
 def test_an_open_comparison_says_how_many_replicates_may_tell() -> None:
