@@ -12,13 +12,14 @@ import typer
 from hyperslab.apps.experiment import runner
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.design import chosen
+from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.estimate import require_space
 from hyperslab.apps.experiment.factors import FACTORS, load_factors, load_installed_factors
 from hyperslab.apps.experiment.figures import write_figures
 from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
-from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.apps.experiment.shipped import SUFFIX, find, shipped
 from hyperslab.cli import document, trials
 from hyperslab.cli.flags import Json
 from hyperslab.cli.telling import told_if_heard
@@ -30,7 +31,9 @@ FOLLOWING = ("list", "plan", "run", "resume", "report", "verdicts")
 Spec = Annotated[
     str,
     typer.Argument(
-        metavar="SPEC", help="A shipped spec (see 'hyperslab experiment list'), or a file in .toml."
+        metavar="SPEC",
+        help="A shipped spec (see 'hyperslab experiment list'), a file in .toml, or the directory"
+        " of an experiment that was begun with a shipped one.",
     ),
 ]
 Scale = Annotated[
@@ -205,6 +208,9 @@ def _asked(
     retry_failed: bool = False,
 ) -> tuple[Experiment, Wish]:
     """The experiment that was asked for, and what of it. Raises UsageError."""
+    if out is None and ExperimentDirectory(Path(spec)).exists():
+        out = Path(spec)
+        spec, scale = _begun_with(out, scale)
     loaded = find(spec).load(scale, factors, tiers)
     usual = "-".join(filter(None, [loaded.name.replace("/", "-"), loaded.scale]))
     asked = Experiment.of(loaded, out or Path(usual))
@@ -212,6 +218,19 @@ def _asked(
     if not wanted:
         raise UsageError(f"--only {' '.join(only)}: no trial has all of these levels")
     return asked, Wish(wanted, keep, retry_failed)
+
+
+def _begun_with(out: Path, scale: str | None) -> tuple[str, str | None]:
+    """The shipped spec that an experiment began with, and its scale, unless another one is asked
+    for. Raises UsageError where it was a file.
+    """
+    name, own_scale = ExperimentDirectory(out).named()
+    if name not in {one.name for one in shipped()}:
+        raise UsageError(
+            f"SPEC {out}: it began with a spec of your own, {name}{SUFFIX}: give that file, and"
+            f" --out {out}"
+        )
+    return name, scale or own_scale
 
 
 def _tell_plan(asked: Experiment, wish: Wish, is_silent: bool) -> None:

@@ -11,9 +11,12 @@ import pytest
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Record, Session, append, load
+from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.sheets import sessions_sheet
+from hyperslab.apps.experiment.shipped import find
 from hyperslab.errors import RunStopped
 from tests.apps.experiment.specs import attempt, experiment, record_of
+from tests.system.end_to_end.command import call
 
 
 def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
@@ -77,6 +80,22 @@ def test_an_empty_record_has_an_answer(tmp_path: Path) -> None:
     assert answer.decision[0].startswith("Nothing can be said yet")
     assert "9 of 9 trials are still to be run" in answer.certainty[0]
     write_experiment_page(tmp_path / "report.html", asked, Record(), answer)
+
+
+def test_a_directory_says_what_it_began_with(tmp_path: Path) -> None:
+    directory = tmp_path / "out"
+    directory.mkdir()
+    loaded = find("dask-vs-spark/histogram").load("laptop")
+    Experiment.of(loaded, directory).directory.begin(loaded)
+    done = call("experiment", "report", directory)
+    assert done.code == 0, done.err
+    assert "of 120 trials are still to be run" in done.out, "of the scale that it began with"
+    own = experiment(tmp_path / "own")
+    own.directory.root.mkdir(parents=True)
+    own.directory.begin(own.loaded)
+    done = call("experiment", "resume", own.directory.root)
+    assert done.code == 2
+    assert "it began with a spec of your own" in done.err
 
 
 def test_sessions_that_found_the_same_machine_are_one_column() -> None:

@@ -74,9 +74,18 @@ class ExperimentDirectory:
 
     def identity(self) -> dict[str, Any]:
         """What was asked for when the experiment began. Raises DamagedRecord."""
-        saved = load_record(self.root / "experiment.json", _REMEDY)
-        asked: dict[str, Any] = saved["asked"]
+        asked: dict[str, Any] = self._begun()["asked"]
         return asked
+
+    def named(self) -> tuple[str, str | None]:
+        """The name of the spec that the experiment began with, and its scale. Raises
+        DamagedRecord.
+        """
+        begun = self._begun()
+        return begun["name"], begun["asked"]["scale"]
+
+    def _begun(self) -> dict[str, Any]:
+        return load_record(self.root / "experiment.json", _REMEDY)
 
     def begin(self, loaded: Loaded) -> None:
         """Say what is asked for. Raises UsageError where that was said before, or for a directory

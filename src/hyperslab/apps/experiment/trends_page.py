@@ -47,7 +47,7 @@ def numbers_sheet(answer: Answer) -> Sheet:
 def _numbers(result: CellResult) -> Iterator[str]:
     yield result.cell.name
     for name in ("read_nbytes_per_s", "written_nbytes_per_s"):
-        yield show_rate(result.mean(name))
+        yield _shown_rate(result.mean(name))
     yield f"{result.mean('average_parallelism'):.2f}"
     cpu_s = mean([attempt.numbers.get("cpu_s") for attempt in result.done])
     if cpu_s is None:
@@ -55,6 +55,13 @@ def _numbers(result: CellResult) -> Iterator[str]:
         return
     yield show_seconds(cpu_s)
     yield show_seconds(max(0.0, result.mean("busy_s") - cpu_s))
+
+
+def _shown_rate(nbytes_per_s: float) -> str:
+    """A rate in words; what programs read by themselves nobody has counted."""
+    if not nbytes_per_s:
+        return UNKNOWN
+    return show_rate(nbytes_per_s)
 
 
 def phases_sheet(answer: Answer) -> Sheet:
