@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.apps.commands.running import commanded
-from hyperslab.apps.commands.templates import tasks_of
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
@@ -54,12 +52,17 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def of_commands(given: Given, options: Options) -> Pipeline:
-    """The pipeline of a command for every file. Raises UsageError."""
+def of_commands(given: Given, options: Options) -> tuple[Pipeline, Options]:
+    """The pipeline of a command for every file, and the options for its engine. Raises
+    UsageError.
+    """
+    from hyperslab.apps.commands.running import commanded, own_options
+    from hyperslab.apps.commands.templates import tasks_of
+
     given.refuse(OF_FUNCTIONS, "is for functions over blocks, and --command is none")
     out = given["out"]
     if formats.is_file_name(out):
         raise UsageError(f"-o {out}: commands write files of their own: name a directory")
     template = given["command"]
     tasks = tasks_of(template, [given["function"], *given["source"]], given["match"])
-    return commanded(tasks, options, template=template)
+    return commanded(tasks, options, template=template), own_options(options)

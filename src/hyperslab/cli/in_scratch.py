@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hyperslab.apps.scratch import run_in_scratch, wish_for_run
 from hyperslab.cli.line import line_without
 from hyperslab.cli.telling import mention
 from hyperslab.driver.options import Options
@@ -18,6 +17,8 @@ def run_with_scratch(text: str, pipeline: Pipeline, options: Options, quiet: boo
     """Run this command again, whose engine leaves what it spills and shuffles in scratch. Returns
     its exit status.
     """
+    from hyperslab.apps.scratch import run_in_scratch, wish_for_run
+
     if options.connect or facts_of(options.engine).batch_system:
         raise UsageError(
             f"{FLAG} is for workers of this host: leave it out, or leave out --connect and take an"

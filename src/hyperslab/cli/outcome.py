@@ -6,14 +6,12 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hyperslab import formats
-from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
-from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.printed import says_more
 from hyperslab.driver.result import Result
@@ -31,6 +29,10 @@ from hyperslab.report.measures import headline, numbers
 from hyperslab.report.staging import staging_lines
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from hyperslab.apps.locality import Locality
+    from hyperslab.driver.continuing import Submitted
 
 MOST_COUNTED_NBYTES = 2**24
 "Bytes of a log whose lines are counted; of a larger one its size is told."

@@ -29,6 +29,7 @@ from hyperslab.report.probed.overview import overview_svg
 from hyperslab.report.probed.page import write_probe_page
 from hyperslab.report.probed.together import sharing_lines
 from hyperslab.storage.probing import description, measuring
+from hyperslab.storage.probing.place import VARIABLE, default_path
 from hyperslab.storage.probing.preparing import FULL, QUICK, Options
 from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.tiers.looking import look
@@ -83,7 +84,7 @@ def probe(
         Opt(
             "--output",
             "-o",
-            help=f"File for what was measured, instead of ${description.VARIABLE} or the user's"
+            help=f"File for what was measured, instead of ${VARIABLE} or the user's"
             " machine.json; the page lies beside it.",
         ),
     ] = None,
@@ -115,7 +116,7 @@ def probe(
     cluster = runs.Options(
         engine=engine, workers=workers, connect=connect, slurm_option=slurm_option
     )
-    place = output or description.default_path()
+    place = output or default_path()
     description.load_machine(place)  # one that cannot be added to is told first
     is_silent = quiet or json
     if network:

@@ -13,8 +13,6 @@ from typing import Annotated
 import typer
 
 from hyperslab import formats, workloads
-from hyperslab.apps import locality
-from hyperslab.apps.commands.running import own_options
 from hyperslab.cli.blockwise import of_function
 from hyperslab.cli.commands import Given, of_commands
 from hyperslab.cli.companions import join
@@ -67,7 +65,6 @@ from hyperslab.cli.in_scratch import run_with_scratch
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, mention
-from hyperslab.driver import continuing
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import Prepared, prepare
@@ -375,8 +372,7 @@ def run(
         accept_changed_function=accept_changed_function,
     )
     if command:
-        pipeline = of_commands(given, options)
-        options = own_options(options)
+        pipeline, options = of_commands(given, options)
     else:
         pipeline = of_function(given)
     if check_locality:
@@ -405,6 +401,8 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
 
 def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:
     """Leave a run to jobs of a batch system, and say how to follow it. Returns the exit status."""
+    from hyperslab.driver import continuing
+
     folder = Path(local_folder(out))
     if refusal := refusal_of(out):
         raise UsageError(refusal)
@@ -465,6 +463,8 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
 
 
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
+    from hyperslab.apps import locality
+
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
     rule = with_whole_series(pipeline, options.rule)

@@ -8,11 +8,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, load_status
-from hyperslab.engines.batches.orders import write_secret
 from hyperslab.engines.jobs import LAST_LOG, JobsLeft
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped
 from hyperslab.plan.shipment import Shipment, unpack
@@ -23,6 +20,10 @@ FILE = "detached.pickle"
 
 def save(folder: Path, shipment: Shipment, left: Any) -> None:
     """Keep what is left to the next driver of a submission, with the user's code as it is now."""
+    import cloudpickle
+
+    from hyperslab.engines.batches.orders import write_secret
+
     write_secret(folder / FILE, pickle.dumps((shipment, cloudpickle.dumps(left))))
 
 

@@ -31,7 +31,6 @@ from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, UsageError, in_callers_words, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.command import Execute
-from hyperslab.plan.commanded import compile_commands
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
 from hyperslab.plan.written import texts
@@ -131,6 +130,8 @@ def _require_of_commands(options: Options) -> None:
 
 def _compiled(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: int | None) -> Plan:
     if isinstance(pipeline.end, Execute):
+        from hyperslab.plan.commanded import compile_commands
+
         return compile_commands(pipeline, pipeline.end)
     return compile_plan(pipeline, rule, budget, limit_nbytes)
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperslab.errors import HyperslabError
-from hyperslab.plan.compile import Plan
-from hyperslab.storage.probing.description import Machine, default_path, load_machine
-from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.probing.place import default_path
 from hyperslab.storage.tiers.looking import look
 from hyperslab.trace import Trace
 from hyperslab.units import show_count, show_seconds
+
+if TYPE_CHECKING:
+    from hyperslab.plan.compile import Plan
+    from hyperslab.storage.probing.description import Machine
+    from hyperslab.storage.probing.records import Probed
 
 OLD_S = 90 * 86400.0
 "Age of a probe from which on it is to be made again, and this is said."
@@ -56,13 +59,21 @@ def look_up(trace: Trace, path: Path | None = None) -> None:
         return
     place = path or default_path()
     try:
-        machine = load_machine(place)
+        if not place.exists():
+            return
+        machine = _loaded(place)
     except (HyperslabError, OSError) as error:
         trace.meta["probe"] = {"why_not": str(error)}
         return
     probe = probe_of(used, trace.slots, machine, place)
     if probe:
         trace.meta["probe"] = probe
+
+
+def _loaded(place: Path) -> Machine:
+    from hyperslab.storage.probing.description import load_machine
+
+    return load_machine(place)
 
 
 def probe_of(

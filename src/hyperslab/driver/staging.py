@@ -15,29 +15,29 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hyperslab.arrays.source import ArraySource
-from hyperslab.driver import flushing, prefetching
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.flushing import Flusher
-from hyperslab.driver.options import Options
-from hyperslab.driver.prefetching import Copying, Prefetcher
-from hyperslab.driver.prepare import Prepared
-from hyperslab.driver.publishing import Publishing
-from hyperslab.driver.resume import Inherited
 from hyperslab.errors import DamagedRecord, RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
-from hyperslab.plan.compile import Plan
-from hyperslab.plan.task import Job, Outcome, Task
 from hyperslab.storage.location import Remote
 from hyperslab.storage.recordfile import load_list, save_record
 from hyperslab.storage.staging import area
 from hyperslab.storage.staging.area import Area
-from hyperslab.storage.staging.copies import Took
 from hyperslab.storage.staging.room import Room, is_compared, keep_free
 from hyperslab.storage.turns import Turns
 from hyperslab.trace import is_of_staging
+
+if TYPE_CHECKING:
+    from hyperslab.arrays.source import ArraySource
+    from hyperslab.driver.flushing import Flusher
+    from hyperslab.driver.options import Options
+    from hyperslab.driver.prefetching import Copying, Prefetcher
+    from hyperslab.driver.prepare import Prepared
+    from hyperslab.driver.resume import Inherited
+    from hyperslab.plan.compile import Plan
+    from hyperslab.plan.task import Job, Outcome, Task
+    from hyperslab.storage.staging.copies import Took
 
 RECORD = "staging.json"
 "Record of a submission: the tiers on which it has areas."
@@ -188,6 +188,9 @@ class Staging:
         self, commands: Commands, kept: Mapping[Path, int], inherited: Sequence[Inherited]
     ) -> None:
         """Make the folders and areas of commands, and name what they make."""
+        from hyperslab.driver.flushing import Flusher
+        from hyperslab.driver.publishing import Publishing
+
         for name in (LOGS, PRIVATE):
             (self._folder / name).mkdir(exist_ok=True)
         self._room = self._room_on("out", kept)
@@ -220,33 +223,54 @@ class Staging:
     def _begun(
         self, plan: Plan, done: Callable[[], Collection[int]], kept: Mapping[Path, int]
     ) -> Plan:
-        slots = self._prepared.workers * self._prepared.threads
-        host = self._prepared.host.name
         if self._options.stage_out:
-            tier = Path(self._options.stage_out)
-            self._areas["out"] = made = area.create(tier, str(self._folder))
-            self._room = Room(str(made.path), kept[tier], slots)
-            memory = self._prepared.needs.budget.memory_bytes
-            self._flusher = Flusher(self._folder, host, int(memory * _FLUSHED_SHARE))
+            self._begin_flushing(kept)
         if self._options.stage_in:
-            tier = Path(self._options.stage_in)
-            self._areas["in"] = made = area.create(tier, str(self._folder))
-            plan = prefetching.with_copies(plan, made.inputs)
-            room = Room(str(made.path), kept[tier], prefetching.THREADS)
-            order = prefetching.wanted(plan, done())
-            self._alone_until = time.monotonic() + _ALONE_S
-            self._prefetcher = Prefetcher(
-                self._folder, host, order, room, slots, done, self._copying, self._turn
-            )
+            return self._begin_copying(plan, done, kept)
         return plan
+
+    def _begin_flushing(self, kept: Mapping[Path, int]) -> None:
+        from hyperslab.driver.flushing import Flusher
+
+        tier = Path(self._options.stage_out)
+        self._areas["out"] = made = area.create(tier, str(self._folder))
+        self._room = Room(str(made.path), kept[tier], self._slots)
+        memory = self._prepared.needs.budget.memory_bytes
+        host = self._prepared.host.name
+        self._flusher = Flusher(self._folder, host, int(memory * _FLUSHED_SHARE))
+
+    def _begin_copying(
+        self, plan: Plan, done: Callable[[], Collection[int]], kept: Mapping[Path, int]
+    ) -> Plan:
+        """Begin to copy; the plan that reads copies."""
+        from hyperslab.driver import prefetching
+
+        tier = Path(self._options.stage_in)
+        self._areas["in"] = made = area.create(tier, str(self._folder))
+        plan = prefetching.with_copies(plan, made.inputs)
+        self._alone_until = time.monotonic() + _ALONE_S
+        self._prefetcher = prefetching.Prefetcher(
+            self._folder,
+            self._prepared.host.name,
+            prefetching.wanted(plan, done()),
+            Room(str(made.path), kept[tier], prefetching.THREADS),
+            self._slots,
+            done,
+            self._copying,
+            self._turn,
+        )
+        return plan
+
+    @property
+    def _slots(self) -> int:
+        return self._prepared.workers * self._prepared.threads
 
     def _take_turns(self, plan: Plan) -> None:
         most = self._options.readers_per_device
         if most is None and not self._options.stagger:
             return
         (self._folder / TURNS).mkdir(exist_ok=True)
-        slots = self._prepared.workers * self._prepared.threads
-        self._turns = Turns(self._folder / TURNS, most, self._options.stagger, slots)
+        self._turns = Turns(self._folder / TURNS, most, self._options.stagger, self._slots)
         folders: dict[str, str] = {}
         for stage in plan.stages:
             for source in (one for each in stage.job.inputs.values() for one in each):
@@ -367,9 +391,10 @@ class Staging:
         Flushing reads back what it has written, for which a storage whose bandwidth is used up has
         no time: the run would wait for it.
         """
-        slots = self._prepared.workers * self._prepared.threads
-        flushed = flusher.flushed.ns_per_byte / flushing.THREADS
-        return self._writing.ns_per_byte / slots >= flushed
+        from hyperslab.driver.flushing import THREADS
+
+        flushed = flusher.flushed.ns_per_byte / THREADS
+        return self._writing.ns_per_byte / self._slots >= flushed
 
     def _copying(self, took: Took) -> Copying:
         """Whether to go on with copies, which took so long: first, some tasks read alone."""
@@ -389,10 +414,11 @@ class Staging:
         Without them the slots take their whole tasks for a byte. With them they take what is left
         of their tasks, or wait for those who copy, whichever is longer.
         """
-        slots = self._prepared.workers * self._prepared.threads
-        alone = self._read.ns_per_byte / slots
-        copying = took.ns_per_byte / prefetching.THREADS
-        return alone >= PAYS_TO_COPY * max(self._copied.ns_per_byte / slots, copying)
+        from hyperslab.driver.prefetching import THREADS
+
+        alone = self._read.ns_per_byte / self._slots
+        copying = took.ns_per_byte / THREADS
+        return alone >= PAYS_TO_COPY * max(self._copied.ns_per_byte / self._slots, copying)
 
     def _note_full(self, name: str, what: str) -> None:
         """Say that a tier takes no more, and why where it is not for want of room; not of one that

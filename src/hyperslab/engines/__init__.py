@@ -7,18 +7,20 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from hyperslab.engines.facts import ENGINES, connecting, engine_of_links, facts_of, unloadable
 from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
-from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import MissingExtra, UsageError
-from hyperslab.machine.host import Host
-from hyperslab.machine.links import Effort, Network
 from hyperslab.plan.shipment import Shipment
 from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
-from hyperslab.traffic import Traffic
+
+if TYPE_CHECKING:
+    from hyperslab.engines.nodes import NodeCluster, Nodes
+    from hyperslab.machine.host import Host
+    from hyperslab.machine.links import Effort, Network
+    from hyperslab.traffic import Traffic
 
 Dismissal = Callable[[int], None]
 "What ends the processes that were started together with this one, with its exit status."

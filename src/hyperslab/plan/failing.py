@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from typing import TYPE_CHECKING
 
-from hyperslab.machine.spawner import Ended, Refused
-from hyperslab.plan.command import CommandTask
 from hyperslab.plan.failure import MOST_LINE, MOST_MESSAGE, Failure
 from hyperslab.redaction import redact
+
+if TYPE_CHECKING:
+    from hyperslab.machine.spawner import Ended, Refused
+    from hyperslab.plan.command import CommandTask
 
 TAIL_NBYTES = 4096
 "Bytes of the end of what a command printed that go into its failure."

@@ -27,7 +27,6 @@ from hyperslab.blocks.whole import assemble
 from hyperslab.errors import BlockError, FormatError, RunStopped
 from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
-from hyperslab.plan.executing import execute
 from hyperslab.plan.failing import CommandFailed
 from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate
 from hyperslab.plan.function import FunctionRef
@@ -47,6 +46,8 @@ def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
     unless stepwise, or where it is a command.
     """
     if job.commands is not None:
+        from hyperslab.plan.executing import execute
+
         run: StepFunction = functools.partial(_guarded, job, execute)
         return (_Chain((State, run, _outcome)),)
     chain: list[Callable[..., None]] = [_read]

@@ -9,15 +9,15 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from hyperslab.report import files
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import Group, failure_headline, failures_html
-from hyperslab.report.files.page import files_html
 from hyperslab.report.gantt import (
     COLOURS,
     FONT,
@@ -30,7 +30,6 @@ from hyperslab.report.gantt import (
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.links import links_html
 from hyperslab.report.measures import headline, measures
-from hyperslab.report.messages.page import messages_html
 from hyperslab.report.pictures import MADE_STYLE, Made, made_html, pictures_html
 from hyperslab.report.prose import prose, verdict_html, whole_flags
 from hyperslab.report.slices import Pictured
@@ -39,8 +38,10 @@ from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import Verdict, judge
 from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace
-from hyperslab.traffic import Traffic
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
+
+if TYPE_CHECKING:
+    from hyperslab.traffic import Traffic
 
 PART_COLOURS = COLOURS | {"other": OTHER_COLOUR, "overhead": SHORT_COLOUR, "idle": STARTUP_COLOUR}
 WORKERS_SHOWN = 24
@@ -204,8 +205,8 @@ def write_page(
         made_html(made),
         charts_html(trace),
         links_html(trace.meta),
-        messages_html(traffic, trace),
-        files_html(trace.meta),
+        _messages(traffic, trace),
+        _files(trace.meta),
         _totals(summary),
         _slowest(trace),
         _graph(plan, trace),
@@ -353,6 +354,24 @@ def _bar(parts: Mapping[str, float]) -> str:
         for p, s in parts.items()
     )
     return f'<div class="bar">{pieces}</div>'
+
+
+def _messages(traffic: Traffic | None, trace: Trace) -> str:
+    """The section about messages, where they were kept."""
+    if traffic is None:
+        return ""
+    from hyperslab.report.messages.page import messages_html
+
+    return messages_html(traffic, trace)
+
+
+def _files(meta: Mapping[str, Any]) -> str:
+    """The section about operations on files, where they were counted."""
+    if files.META not in meta:
+        return ""
+    from hyperslab.report.files.page import files_html
+
+    return files_html(meta)
 
 
 def _totals(summary: Summary) -> str:

@@ -23,6 +23,7 @@ from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.location import is_remote
 from hyperslab.storage.probing import description, measuring
+from hyperslab.storage.probing.place import default_path
 from hyperslab.storage.probing.preparing import FULL, Effort, Options
 from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.recordfile import load_record, save_record
@@ -152,7 +153,7 @@ def survey(
         known = before.get(path)
         if known is None or known.probe is None:
             others = [*before.values(), *found.values()]
-            known = _known(path, home, others, machine or description.default_path())
+            known = _known(path, home, others, machine or default_path())
             if known.probe is None and is_ours and probe_s:
                 known = _probed(path, home, known, probe_s, tell)
         found[path] = known

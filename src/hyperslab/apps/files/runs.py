@@ -16,7 +16,8 @@ from hyperslab.driver.submission import PAGE, add_to_trace, load_records, write_
 from hyperslab.engines.spark.phases import windows_of
 from hyperslab.errors import UsageError
 from hyperslab.report.files.numbers import FileNumbers, numbers_of
-from hyperslab.report.files.page import DIRECTORIES, META, PHASES
+from hyperslab.report.files import META
+from hyperslab.report.files.page import DIRECTORIES, PHASES
 from hyperslab.report.files.phases import SHUFFLE_READ, SHUFFLE_WRITE
 from hyperslab.storage.accounting import strace
 from hyperslab.storage.accounting.kinds import place_of

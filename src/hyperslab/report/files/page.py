@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from hyperslab.report.files import META
 from hyperslab.report.files.lines import COLUMNS, sentence
 from hyperslab.report.files.numbers import FileNumbers, Group
 from hyperslab.units import show_bytes, show_seconds
 
-META = "files"
-"Name of these numbers in the meta of a trace."
 PHASES, DIRECTORIES = "phases", "directories"
 ROWS_SHOWN = 20
 _HINT = (

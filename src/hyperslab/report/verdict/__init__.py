@@ -7,21 +7,10 @@ engine does not tell is left out of the evidence, and a rule that would need it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 from hyperslab.report.summary import Summary, split
-from hyperslab.report.verdict import (
-    memory,
-    network,
-    processors,
-    queueing,
-    scratch,
-    staging,
-    storage,
-    tasks,
-)
 from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import NOTABLE, SHORT_S, STARVED, Finding, Verdict
@@ -85,13 +74,10 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
         return Verdict("No task ran, so there is nothing to judge.", ())
     if summary.makespan_s < SHORT_S:
         return Verdict(_too_short(summary), ())
-    everything = list(_findings(evidence, summary))
-    found = [
-        finding
-        for finding in everything
-        if not queueing.is_explained(finding, evidence, everything)
-        and not network.is_explained(finding, everything)
-    ]
+    from hyperslab.report.verdict import rules  # which runs that are not judged do without
+
+    everything = rules.findings(evidence, summary)
+    found = [one for one in everything if not rules.is_explained(one, evidence, everything)]
     if summary.makespan_without_startup_s < SHORT_S:
         found = [finding for finding in found if finding.rule in MAKESPAN_RULES]
     limits = sorted(
@@ -134,32 +120,9 @@ def _doubting(finding: Finding) -> Finding:
 
 def _again(evidence: Evidence, summary: Summary, ruled_out: frozenset[Pull]) -> list[Finding]:
     """Findings of all rules, whose advice leaves out what another cause rules out."""
-    return list(_findings(replace(evidence, ruled_out=ruled_out), summary))
+    from hyperslab.report.verdict import rules
 
-
-def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
-    """Findings of all rules; where two claim as much, what can be changed comes before what is as
-    it should be.
-    """
-    yield from network.network(evidence)
-    yield from storage.bandwidth(evidence)
-    yield from storage.metadata(evidence)
-    yield from scratch.slow_metadata(evidence, summary)
-    yield from tasks.overhead(evidence, summary)
-    yield from processors.gil(evidence)
-    yield from tasks.few(evidence)
-    yield from tasks.straggling(evidence)
-    yield from memory.pressure(evidence, summary)
-    yield from tasks.losing(evidence, summary)
-    yield from tasks.unfed(evidence)
-    yield from queueing.queueing(evidence, summary)
-    yield from tasks.starting(evidence, summary, queueing.waited_s(evidence))
-    yield from tasks.closing(evidence)
-    yield from processors.inflating(evidence)
-    yield from processors.waiting_function(evidence)
-    yield from processors.bound(evidence)
-    yield from processors.starved(evidence)
-    yield from staging.lacking(evidence)
+    return rules.findings(replace(evidence, ruled_out=ruled_out), summary)
 
 
 def _rank(finding: Finding, summary: Summary) -> float:

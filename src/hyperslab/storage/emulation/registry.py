@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 
 from hyperslab.storage import runtime
 from hyperslab.storage.emulation.measured import Measured
+from hyperslab.storage.emulation.mounted import SOURCE, is_emulated
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import Mount, mounts
 from hyperslab.storage.whole import replace_text
@@ -32,8 +33,6 @@ ANSWER_LIMIT_S = 5.0
 _FOLDER = "hyperslab-tiers"
 LAST = "end"
 "Suffix of what the program of a tier has counted until it ended."
-SOURCE = "hyperslab-"
-"Name of the source of every mount, before that of the tier."
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +124,6 @@ def known() -> list[Emulation]:
         if is_emulated(mount) and is_own and mount.source not in sources:
             found.append(_unrecorded(mount))
     return found
-
-
-def is_emulated(mount: Mount) -> bool:
-    """Whether a mount is that of an emulated tier, whoever made it."""
-    return mount.source.startswith(SOURCE) and mount.file_system.startswith("fuse")
 
 
 def recorded_as(mount: Mount) -> Emulation | None:

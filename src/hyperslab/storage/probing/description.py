@@ -22,7 +22,6 @@ from hyperslab.storage.probing.sharing import Sharing
 from hyperslab.storage.recordfile import load_record, save_record
 
 VERSION = 1
-VARIABLE = "HYPERSLAB_MACHINE"
 _DAMAGED = "remove it, then probe again with 'hyperslab probe'"
 
 
@@ -41,18 +40,6 @@ class Machine:
         wanted = frozenset(media)
         found = [one for one in self.tiers.values() if one.host == host and wanted & set(one.media)]
         return max(found, key=lambda one: one.at_s, default=None)
-
-
-def default_path() -> Path:
-    """Where the description lies when nobody says otherwise."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    data = os.environ.get("XDG_DATA_HOME")
-    folder = Path.home() / ".local" / "share"
-    if data and Path(data).is_absolute():  # as the XDG specification asks for
-        folder = Path(data)
-    return folder / "hyperslab" / "machine.json"
 
 
 def load_machine(path: Path) -> Machine:

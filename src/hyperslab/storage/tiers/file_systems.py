@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hyperslab.storage.mounts import file_system
-from hyperslab.storage.tiers.tier import Kind
+
+if TYPE_CHECKING:
+    from hyperslab.storage.tiers.tier import Kind
 
 IN_MEMORY = frozenset(("devtmpfs", "hugetlbfs", "ramfs", "rootfs", "tmpfs"))
 OF_CLUSTERS = frozenset(("gfs2", "ocfs2"))

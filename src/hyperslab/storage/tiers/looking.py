@@ -20,10 +20,9 @@ from typing import Any
 
 from hyperslab.machine.host import Host
 from hyperslab.redaction import redact
-from hyperslab.storage.emulation.settings import NETWORK
 from hyperslab.storage.location import is_remote, local_path, scheme, text_of
 from hyperslab.storage.mounts import ROOT, Mount, mount_of, mounts, nearest
-from hyperslab.storage.tiers import disks, striping, writeback
+from hyperslab.storage.tiers import disks, writeback
 from hyperslab.storage.tiers.file_systems import (
     IN_MEMORY,
     LOCAL_FILE_SYSTEMS,
@@ -150,6 +149,8 @@ def on_mount(tier: Tier, mount: Mount, depth: int = 0, root: Path = ROOT) -> Tie
 
 def _emulated_writes(made: Emulated) -> tuple[bool, str]:
     """Whether an emulated tier writes back, and what that rests on."""
+    from hyperslab.storage.emulation.settings import NETWORK
+
     taken_nbytes = made.settings.get("write_back_nbytes")
     if taken_nbytes:
         return True, f"{show_bytes(taken_nbytes)} are taken before writers wait for the device"
@@ -252,6 +253,8 @@ def _with_stripe(tier: Tier, there: Path) -> Tier:
     """A tier with the layout of its files, where they have one."""
     if tier.kind not in ("lustre", "beegfs"):
         return tier
+    from hyperslab.storage.tiers import striping
+
     ask = striping.of_lustre if tier.kind == "lustre" else striping.of_beegfs
     stripe, why = ask(there)
     if stripe is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.redaction import redact
-from hyperslab.storage.emulation import registry
+from hyperslab.storage.emulation.mounted import is_emulated
 from hyperslab.storage.mounts import ROOT, Mount
 from hyperslab.storage.tiers import disks
 from hyperslab.storage.tiers.disks import Below
@@ -49,7 +49,7 @@ def medium_of(mount: Mount, look: Look, root: Path = ROOT) -> Medium:
     """
     number = mount.device
     kind = mount.file_system
-    if registry.is_emulated(mount):
+    if is_emulated(mount):
         return _emulated(mount)
     if number.startswith(_ANONYMOUS) and (kind in OF_SEVERAL_DISKS or kind == "fuseblk"):
         number = disks.number_of(mount.source.partition(":")[0], root) or number
@@ -64,6 +64,8 @@ def _emulated(mount: Mount) -> Medium:
     """Medium of a tier of ours, which shares nothing with the disk that holds its files: its own
     pace is what counts.
     """
+    from hyperslab.storage.emulation import registry
+
     made = registry.recorded_as(mount)
     if made is None:
         note = "an emulated tier of another user, or one whose record is gone"
