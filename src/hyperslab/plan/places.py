@@ -19,7 +19,6 @@ from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
-from hyperslab.formats.nifti.space import is_assumed, orientation
 from hyperslab.formats.table import facts_of
 
 _LEAST_DEGREES = 0.05
@@ -237,6 +236,8 @@ class Pair:
         return self.source.label
 
     def _differences(self) -> list[str]:
+        from hyperslab.formats.nifti.space import is_assumed, orientation
+
         image, grid = self.affines()
         assert image is not None
         assert grid is not None

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from hyperslab.errors import DamagedRecord, UsageError
-from hyperslab.storage.probing.description import add, default_path, load_machine
+from hyperslab.storage.probing.description import add, load_machine
+from hyperslab.storage.probing.place import default_path
 from tests.storage.probing.made import probed
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+from importlib import import_module
+
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.blocks.writing.forms.form import Form, Written, stored_nbytes
-from hyperslab.blocks.writing.forms.parts import Parts
-from hyperslab.blocks.writing.forms.pieces import Pieces
-from hyperslab.blocks.writing.forms.placed import Placed
-from hyperslab.blocks.writing.forms.store import Store
 
 __all__ = ["FORMS", "Form", "Written", "form_of", "stored_nbytes"]
 
-_OF_FILES: tuple[Form, ...] = (Placed(), Pieces(), Store())
-_BY_NAME = {form.name: form for form in _OF_FILES}
-FORMS: dict[str, Form] = {**_BY_NAME, "parts": Parts(_BY_NAME)}
-"All forms, by the names that sinks have of them."
+FORMS = {"placed": "Placed", "pieces": "Pieces", "parts": "Parts", "store": "Store"}
+"""Classes of all forms, by the names that sinks have of them, which are those of their modules,
+too. Each is imported when it is first asked for.
+"""
 
 
 def form_of(sink: ArraySink) -> Form:
     """The form in which a sink is written."""
-    return FORMS[sink.form]
+    return _form(sink.form)
+
+
+@functools.cache
+def _form(name: str) -> Form:
+    form: Form = getattr(import_module(f"{__name__}.{name}"), FORMS[name])()
+    return form

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -12,6 +12,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.forms.form import Form, Note, Written
 from hyperslab.blocks.writing.part_folders import discard_all, folder_of, index_of, part_folders
 from hyperslab.errors import UsageError
@@ -25,10 +26,6 @@ class Parts(Form):
     """Files of regions, each of them in a form of its own."""
 
     name = "parts"
-
-    def __init__(self, forms: Mapping[str, Form]) -> None:
-        """`forms` are those that a part can have, by name."""
-        self._forms = forms
 
     def write_file(self, sink: ArraySink, block: Array, temporary: Path) -> str:
         raise UsageError(
@@ -44,7 +41,7 @@ class Parts(Form):
 
     def write_region(self, sink: ArraySink, partial: str, slab: Hyperslab, block: Array) -> Written:
         part = _format(sink).part_sink(sink, slab, partial)
-        done = self._forms[part.form].write(part, block)
+        done = form_of(part).write(part, block)
         values = checksums.of_values(block.transpose(sink.axes), sink.dtype)
         return replace(done, checksum=values)
 
