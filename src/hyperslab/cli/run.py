@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -62,19 +62,19 @@ from hyperslab.cli.flags import (
 )
 from hyperslab.cli.in_lab import run_in_laboratory
 from hyperslab.cli.in_scratch import run_with_scratch
-from hyperslab.cli.outcome import show_locality, show_result, show_submitted
-from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import Prepared, prepare
-from hyperslab.driver.result import Result
 from hyperslab.driver.series import with_whole_series
 from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import progress_for
 from hyperslab.storage.location import local_folder
+
+if TYPE_CHECKING:
+    from hyperslab.driver.result import Result
 
 Opt = typer.Option
 
@@ -390,6 +390,8 @@ def _begin(engine: str, connect: str) -> None:
 
 def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int:
     """Say what a run would do. Returns the exit status."""
+    from hyperslab.cli.preview import say_plan, show_plan
+
     folder = Path(local_folder(out))
     prepared = prepare(pipeline, options, folder, dry=True, tell=mention)
     if json:
@@ -401,7 +403,9 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
 
 def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:
     """Leave a run to jobs of a batch system, and say how to follow it. Returns the exit status."""
+    from hyperslab.cli.outcome import show_result, show_submitted
     from hyperslab.driver import continuing
+    from hyperslab.driver.result import Result
 
     folder = Path(local_folder(out))
     if refusal := refusal_of(out):
@@ -438,6 +442,8 @@ def _carry_out(
         return _leave(pipeline, options, out, quiet)
     folder = Path(local_folder(out))
     result = _run(pipeline, options, folder, refusal_of(out), quiet)
+    from hyperslab.cli.outcome import show_result  # which a run has imported most of by now
+
     return show_result(result, folder, quiet, verbose=verbose)
 
 
@@ -464,6 +470,7 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
 
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     from hyperslab.apps import locality
+    from hyperslab.cli.outcome import show_locality
 
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")

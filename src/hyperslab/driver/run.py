@@ -12,10 +12,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hyperslab import engines
 from hyperslab.driver import preindex, replaced, resume
@@ -25,13 +26,10 @@ from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, asked, prepare
-from hyperslab.driver.probed import look_up, used_storage
 from hyperslab.driver.products import Products
-from hyperslab.driver.result import Output, Result, checked
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.staging import Staging, sweep
-from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
 from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
@@ -57,8 +55,11 @@ from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
 from hyperslab.trace import OwnTime, Trace
-from hyperslab.traffic import Traffic
 from hyperslab.units import show_count
+
+if TYPE_CHECKING:
+    from hyperslab.driver.result import Result
+    from hyperslab.traffic import Traffic
 
 
 @spelled_out
@@ -99,9 +100,11 @@ def run(
     admit(prepared.needs, prepared.directory.out)
     warn_of(prepared.dependence)
     result = Driver(pipeline, prepared, options, progress).execute()
-    if check:
-        return checked(result)
-    return result
+    if not check:
+        return result
+    from hyperslab.driver.result import checked
+
+    return checked(result)
 
 
 class Driver(Rounds):
@@ -115,7 +118,8 @@ class Driver(Rounds):
         self.before = pressure.sample()
         self.load: dict[str, Any] = {}
         "What the machine was doing until its engine was stopped."
-        self.storage = used_storage(self.plan, self.directory.out)
+        self.storage: dict[str, Any] = {}
+        "Where it reads from and writes to, once its engine starts."
         self.ready_ns = self.start_ns
         self.value: Any = None
         self.saved: list[Path] = []
@@ -185,6 +189,7 @@ class Driver(Rounds):
         if not self.options.live:
             return nullcontext()
         from hyperslab.driver import live  # and with it a web server
+        from hyperslab.driver.submission import PAGE
 
         seen = live.Seen(
             self.plan.title, self.folder / PAGE, self.count, self._trace_so_far, self._failures
@@ -343,13 +348,27 @@ class Driver(Rounds):
         return (self.directory.root / preindex.FOLDER).absolute()
 
     def _start_engine(self) -> None:
-        try:
-            self.engine.start()
-        except OSError as error:
-            raise RunStopped(f"--engine {self.options.engine} could not start: {error}") from error
+        """Start the engine; while its workers start, get ready for the end."""
+        with ThreadPoolExecutor(1) as beside:
+            ready = beside.submit(self._get_ready_to_end)
+            try:
+                self.engine.start()
+            except OSError as error:
+                sentence = f"--engine {self.options.engine} could not start: {error}"
+                raise RunStopped(sentence) from error
+        ready.result()
+
+    def _get_ready_to_end(self) -> None:
+        """Import what only the end of a run needs, and look where it reads and writes."""
+        from hyperslab.driver import probed, submission
+
+        self.storage = probed.used_storage(self.plan, self.directory.out)
+        submission.get_ready(self.options.report)
 
     def _save_value(self) -> None:
         """Write the result of a reduction. Raises RunStopped when the fold's own `save` fails."""
+        from hyperslab.driver.submission import save_value
+
         fold = self.plan.stages[-1].job.load_fold()
         if fold is not None and not self.failures:
             self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
@@ -363,6 +382,10 @@ class Driver(Rounds):
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
         for them.
         """
+        from hyperslab.driver.probed import look_up, used_storage
+        from hyperslab.driver.result import Output, Result
+        from hyperslab.driver.submission import provenance, save_records
+
         results = {
             i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done
         }
@@ -378,7 +401,7 @@ class Driver(Rounds):
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),
             "load": self.load,
-            "storage": self.storage,
+            "storage": self.storage or used_storage(self.plan, self.directory.out),
         }
         if staged := self.staging.record():
             meta["staging"] = staged

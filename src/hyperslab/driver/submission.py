@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import numpy as np
 
 from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
-from hyperslab.driver.pictured import made_by_tasks, pictured
 from hyperslab.driver.plain import is_plain, plain
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
@@ -25,9 +25,7 @@ from hyperslab.plan.pipeline import Fold
 from hyperslab.redaction import redact, redact_command
 from hyperslab.report import links
 from hyperslab.report.failures import Failed, grouped, load_failed, records_of
-from hyperslab.report.html import write_page
 from hyperslab.report.messages import moving
-from hyperslab.report.picture import histogram_svg
 from hyperslab.report.summary import NO_REPORT, Summary, summarise
 from hyperslab.storage import renaming
 from hyperslab.storage.recordfile import (
@@ -55,6 +53,9 @@ _LOST_FAILURES = (
 )
 LIBRARIES = ("hyperslab", "numpy", "nibabel", "h5py")
 "Distributions that every run rests on."
+OF_RECORDS = ("pyarrow.parquet",)
+OF_PAGE = ("hyperslab.driver.pictured", "hyperslab.report.html")
+"Modules that are imported when records, and a page, are written."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +77,15 @@ class Records:
     "Why the run ended before all tasks had been tried; '' if it did not."
     traffic: Traffic | None = None
     "Messages of the engine's processes, where they were kept."
+
+
+def get_ready(has_page: bool) -> None:
+    """Import what `save_records` would import, which takes long."""
+    for name in OF_RECORDS:
+        import_module(name)
+    if has_page:
+        for name in OF_PAGE:
+            import_module(name)
 
 
 def save_records(
@@ -124,6 +134,9 @@ def add_to_trace(folder: Path, name: str, value: Any) -> None:
 
 def write_report(records: Records, path: Path, has_pictures: bool = True) -> None:
     """Write the page of a submission as one HTML file, with pictures of its data if asked for."""
+    from hyperslab.driver.pictured import made_by_tasks, pictured
+    from hyperslab.report.html import write_page
+
     r = records
     pictures = []
     made = []
@@ -299,6 +312,8 @@ def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:
     staging.mkdir()
     written = _save_by_fold(fold, value, staging)
     if hasattr(value, "edges") and hasattr(value, "counts"):
+        from hyperslab.report.picture import histogram_svg
+
         picture = staging / "histogram.svg"
         picture.write_text(
             histogram_svg(value.edges, value.counts, getattr(value, "title", "Histogram")),

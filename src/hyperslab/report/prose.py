@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from html import escape
+from typing import TYPE_CHECKING
 
-from hyperslab.report.verdict import Verdict
+if TYPE_CHECKING:
+    from hyperslab.report.verdict import Verdict
 
 WORDS = {
     "slot": "a place where one task can run at a time: a thread of a worker",
