@@ -6,7 +6,8 @@ import functools
 import importlib
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -20,14 +21,12 @@ import typer
 from hyperslab import engines, native, workloads
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
-from hyperslab.driver import run
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.formats.table import brought, known
 from hyperslab.machine.host import Host, describe
 from hyperslab.network.lab.backends import choosing
-from hyperslab.plan.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
 BASE = "hyperslab"
@@ -64,22 +63,29 @@ def doctor(
     """Print versions, limits, built-ins and engines; with --start, run a small job on every engine.
     Exit status 1 when one fails.
     """
-    look = _installed
-    if start:
-        look = _tried
-    states = map(look, engine_names())
-    links = _links(start)
-    if json:
-        told = list(states)
-        document.say({**_facts(), "links": links, "engines": told})
-    else:
-        _tell_facts()
-        for link in links:
-            typer.echo(f"links      {_words(link.backend, link.state, link.why)}")
-        told = list(map(_told, states))
+    with ThreadPoolExecutor() as beside:
+        states = _states(start, beside)
+        links = _links(start)
+        if json:
+            told = list(states)
+            document.say({**_facts(), "links": links, "engines": told})
+        else:
+            _tell_facts()
+            for link in links:
+                typer.echo(f"links      {_words(link.backend, link.state, link.why)}")
+            told = list(map(_told, states))
     if not (json or start):
         typer.echo("\n'hyperslab doctor --start' runs a small job on every engine.")
     return int(any(one.state == "fails" for one in told))
+
+
+def _states(start: bool, beside: Executor) -> Iterator[State]:
+    """States of all engines, one after the other where they run a job. Otherwise all are asked at
+    the same time, as some of their programs take long to say which version they are.
+    """
+    if start:
+        return map(_tried, engine_names())
+    return beside.map(_installed, engine_names())
 
 
 def _links(start: bool) -> list[LinkState]:
@@ -221,6 +227,9 @@ def _version(name: str) -> str | None:
 
 def _tried(engine: str) -> State:
     """Run a real reduction on an engine and compare its result."""
+    from hyperslab.driver.run import run
+    from hyperslab.plan.pipeline import Pipeline
+
     values = np.arange(4096, dtype=np.uint16).reshape(16, 16, 16)
     try:
         workers = 2
@@ -229,7 +238,7 @@ def _tried(engine: str) -> State:
         place = "." if facts_of(engine).batch_system else None  # which its hosts may share
         with tempfile.TemporaryDirectory(prefix="hyperslab-doctor-", dir=place) as folder:
             pipeline = workloads.build("stats", Pipeline(values), {})
-            result = run.run(
+            result = run(
                 pipeline, engine=engine, workers=workers, out=Path(folder) / "out", report=False
             )
     except UsageError as error:  # an extra, or Java, is missing: no fault of this installation
