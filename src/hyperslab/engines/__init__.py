@@ -7,24 +7,24 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from hyperslab.engines.facts import ENGINES, connecting, engine_of_links, facts_of, unloadable
 from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
 from hyperslab.errors import MissingExtra, UsageError
-from hyperslab.plan.shipment import Shipment
-from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
-from hyperslab.trace import OwnTime, Slot
 
 if TYPE_CHECKING:
     from hyperslab.engines.nodes import NodeCluster, Nodes
     from hyperslab.machine.host import Host
     from hyperslab.machine.links import Effort, Network
+    from hyperslab.plan.shipment import Shipment
+    from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
+    from hyperslab.trace import OwnTime, Slot
     from hyperslab.traffic import Traffic
 
 Dismissal = Callable[[int], None]
 "What ends the processes that were started together with this one, with its exit status."
-Running = Generator[Outcome | None, None, None]
+Running: TypeAlias = "Generator[Outcome | None, None, None]"
 "What an engine yields while it runs tasks; closing it early ends them."
 
 
@@ -139,6 +139,12 @@ class Engine(Protocol):
         ...
 
 
+def _nothing_shipped() -> Shipment:
+    from hyperslab.plan.shipment import Shipment
+
+    return Shipment()
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Options that every engine gets."""
@@ -158,7 +164,7 @@ class EngineOptions:
     "A cluster that runs already, instead of one of our own."
     most_tasks: int | None = None
     "Tasks of the largest stage, beyond which no slot will have work; None: not known."
-    shipment: Shipment = field(default_factory=Shipment)
+    shipment: Shipment = field(default_factory=_nothing_shipped)
     "The user's code, for workers that do not see it."
     process_per_slot: bool = False
     "The engine's own fact of this name, as `create` fills it in."
