@@ -24,7 +24,7 @@ _speaks_flags = ContextVar("speaks_flags", default=False)
 _QUOTED = r"'hyperslab [^']*'"
 "Commands, which Python has no other words for."
 _FLAG = r"(?<![\w-])--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[^\s:;()]*[^\s:;(),.]))?"
-_WORDS = re.compile(
+_WORDS = (
     rf"{_QUOTED}|(?P<function>\bFUNCTION\b)|(?P<out>(?<![\w-])-o (?=\S))"
     rf"|(?P<again>the same command)|{_FLAG}"
 )
@@ -65,7 +65,7 @@ def in_callers_words(text: str) -> str:
     """A message as whoever called reads it: with flags of the command line, or words of Python."""
     if _speaks_flags.get():
         return text
-    return _WORDS.sub(_python_words, text)
+    return re.sub(_WORDS, _python_words, text)
 
 
 def told_in_python(function: Callable[P, R]) -> Callable[P, R]:

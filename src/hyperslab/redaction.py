@@ -37,10 +37,10 @@ _PUBLIC = (
 )
 "Names in the query of a web address whose values are no secret; all others may be."
 _VALUE = r"""(?: '[^']*' | "[^"]*" | [^\s&\#'"]+ )"""
-_PRIVATE = re.compile(rf"""(?ix) (://) (?: [^/\s]+ | [^/\s:@\[]*:(?!\d*/)[^\s@'"]+ ) (?=@)
+_PRIVATE = rf"""(?ix) (://) (?: [^/\s]+ | [^/\s:@\[]*:(?!\d*/)[^\s@'"]+ ) (?=@)
     | ( {_BEGIN}{_NAME}= | {_BEGIN}--{_NAME}\s | [?&](?:{_SIGNED})= ) {_VALUE}
-    | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+""")
-_QUERY = re.compile(rf"(?ix) ( [?&] (?!(?:{_PUBLIC})=) [^=&\#\s?'\"]+ = ) {_VALUE}")
+    | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+"""
+_QUERY = rf"(?ix) ( [?&] (?!(?:{_PUBLIC})=) [^=&\#\s?'\"]+ = ) {_VALUE}"
 _LEAST_LENGTH = 4
 "A shorter text is no secret worth the name, and may be part of any word."
 
@@ -49,9 +49,11 @@ def redact(text: str) -> str:
     """The text without user:password@ in URLs, values of queries, and values of names that mean a
     secret.
     """
-    text = _PRIVATE.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
-    return _QUERY.sub(
-        lambda match: f"{match[1]}***" if _is_on_the_web(text[: match.start()]) else match[0], text
+    text = re.sub(_PRIVATE, lambda match: f"{match[1] or match[2] or match[3]}***", text)
+    return re.sub(
+        _QUERY,
+        lambda match: f"{match[1]}***" if _is_on_the_web(text[: match.start()]) else match[0],
+        text,
     )
 
 

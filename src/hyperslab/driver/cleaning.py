@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +36,7 @@ def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
         doomed += [directory.out / name for name in _written(directory) if is_name(name)]
     doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
     for path in doomed:
-        if LEFTOVER.fullmatch(path.name):
+        if re.fullmatch(LEFTOVER, path.name):
             remove_stale(path)
         else:
             remove_output(path)

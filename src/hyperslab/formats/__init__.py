@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 _LISTED = 20
-_FILE_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}")
+_FILE_SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{0,4}"
 "Ends of names that read as those of files."
 
 
@@ -157,7 +157,7 @@ def require_known_suffix(path: str) -> None:
     name = Path(path).name
     if path.endswith(os.sep) or os.path.lexists(path) or suffix_of(name) is not None:
         return
-    if not _FILE_SUFFIX.fullmatch(Path(name).suffix):
+    if not re.fullmatch(_FILE_SUFFIX, Path(name).suffix):
         return
     ends = (Path(name).suffix, "".join(Path(name).suffixes[-2:]))
     known = [suffix.text for suffix, _ in suffixes().values() if suffix.word]

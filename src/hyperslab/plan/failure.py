@@ -56,7 +56,7 @@ REPEATED = (AttributeError, LookupError, NameError, TypeError)
 """Exceptions of Python and NumPy that a function meets again on the same block, and so has no
 second attempt.
 """
-_OF_SHAPES = re.compile("broadcast|cannot reshape|not aligned|mismatch in its core dimension")
+_OF_SHAPES = "broadcast|cannot reshape|not aligned|mismatch in its core dimension"
 "What a ValueError says of arrays whose shapes do not go together, which is such an exception, too."
 
 
@@ -194,7 +194,7 @@ def is_of_shapes(error: BaseException) -> bool:
         return True
     if isinstance(error, BlockError):
         return " shape " in _message(error)
-    return isinstance(error, ValueError) and _OF_SHAPES.search(_message(error)) is not None
+    return isinstance(error, ValueError) and re.search(_OF_SHAPES, _message(error)) is not None
 
 
 def _is_certain(error: BaseException, is_entered: bool) -> bool:

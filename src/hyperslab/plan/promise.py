@@ -20,7 +20,7 @@ NewAxis = int | Sequence[int] | Mapping[int, int]
 "Positions of new axes in the result, or position -> length; a length that is not said is 1."
 Named = Sequence[str] | Mapping[str, Mapping[str, Any]]
 "Names of what a function returns, or name -> dtype, drop_axis and new_axis of it."
-_NAME = re.compile(r"[\w+-][\w.+-]*")
+_NAME = r"[\w+-][\w.+-]*"
 _OF_ONE = ("dtype", "drop_axis", "new_axis")
 
 
@@ -106,7 +106,7 @@ def promised(
 def require_names(names: Sequence[str]) -> None:
     """Raise UsageError for names of arrays that cannot be part of the names of files."""
     for name in names:
-        if not _NAME.fullmatch(str(name)):
+        if not re.fullmatch(_NAME, str(name)):
             raise UsageError(
                 f"--outputs {name!r}: files are named by it: use letters, digits, '_', '-', '+'"
                 " and '.'"

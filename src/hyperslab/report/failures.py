@@ -21,7 +21,7 @@ from hyperslab.units import show_count
 
 GROUPS_SHOWN = 5
 "Reasons that a terminal shows; the page has all of them."
-_FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in ')
+_FRAME = r'  File "(?P<file>.+)", line (?P<line>\d+), in '
 "First line of a frame in Python's tracebacks."
 
 
@@ -88,7 +88,7 @@ def _whole(traceback: str) -> str:
     whole = []
     for line, after in zip_longest(lines, lines[1:], fillvalue=""):
         whole.append(line)
-        found = _FRAME.match(line)
+        found = re.match(_FRAME, line)
         if found and not after.startswith("    "):
             code = _line_here(found["file"], int(found["line"]))
             whole += [f"    {code}\n"] * bool(code)

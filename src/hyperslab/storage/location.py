@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote, urlsplit
 from hyperslab.errors import UsageError
 from hyperslab.redaction import hide, redact
 
-_URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*)://[^/]*")
-_URL_AS_PATH = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/")
+_URL = r"(?i)([a-z][a-z0-9+.-]*)://[^/]*"
+_URL_AS_PATH = r"(?i)[a-z][a-z0-9+.-]+:/"
 "What pathlib makes of a URL."
 _LOCAL = ("file", "local")
 _WEB = ("http", "https")
@@ -107,7 +107,7 @@ class RemoteFolder(Remote):
 
 def scheme(url: str) -> str:
     """The scheme of a URL in lower case; '' for a path."""
-    match = _URL.match(url)
+    match = re.match(_URL, url)
     if match is None:
         return ""
     return match[1].lower()
@@ -139,7 +139,7 @@ def text_of(dest: str | os.PathLike[str]) -> str:
     text = os.fspath(dest)
     if (
         isinstance(dest, PurePath)
-        and _URL_AS_PATH.match(text)
+        and re.match(_URL_AS_PATH, text)
         and not os.path.lexists(dest.parts[0])
     ):
         return text.replace(":/", "://", 1)
@@ -161,7 +161,7 @@ def local_folder(dest: str | os.PathLike[str]) -> str:
 
 def split_dataset(url: str) -> tuple[str, str]:
     """Split 'URL::DATASET' at the first '::' after the host into (URL, dataset)."""
-    match = _URL.match(url)
+    match = re.match(_URL, url)
     if match is None:
         path, _, name = url.partition("::")
         return path, name

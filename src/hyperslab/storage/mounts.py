@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path("/")
 "Where proc, sys and dev are looked for; tests have trees of their own."
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_ESCAPED = rb"\\([0-7]{3})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _mount(line: bytes) -> Mount:
 
 def _text(field: bytes) -> str:
     r"""Field of the table, in which a space is written \040."""
-    return os.fsdecode(_ESCAPED.sub(lambda code: bytes([int(code[1], 8)]), field))
+    return os.fsdecode(re.sub(_ESCAPED, lambda code: bytes([int(code[1], 8)]), field))
 
 
 def mount_of(path: Path, table: Iterable[Mount]) -> Mount | None:

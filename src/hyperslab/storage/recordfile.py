@@ -22,9 +22,9 @@ import xxhash
 from hyperslab.errors import DamagedRecord
 from hyperslab.storage.whole import appearing
 
-_HEAD = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",')
+_HEAD = rb'\{\n "checksum": "([0-9a-f]{32})",'
 "The first lines of a record; the checksum is that of all the rest."
-_EARLIER = re.compile(rb'\{\s*"(?:version|state|begun)"|\[')
+_EARLIER = rb'\{\s*"(?:version|state|begun)"|\['
 """How records of earlier versions begin, which had no checksum and are taken as they are; some were
 lists.
 """
@@ -74,9 +74,9 @@ def _checked(data: bytes) -> bytes:
     """The JSON of a record but for its checksum; nothing, which is no JSON, when it is another
     one.
     """
-    if _EARLIER.match(data):
+    if re.match(_EARLIER, data):
         return data
-    head = _HEAD.match(data)
+    head = re.match(_HEAD, data)
     if head is None:
         return b""
     body = b"{" + data[head.end() :]

@@ -7,15 +7,15 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-LEFTOVER = re.compile(
+LEFTOVER = (
     r"\.(?P<name>.+)\.(?:[0-9a-f]{16}|[0-9a-f]{12}-[0-9a-f]{12}|(?:gone|index|old)-[0-9a-f]{12})\.part"
 )
 """Name of what is unfinished or has been replaced: one of those below, or of an allocation, whose
 name `plan.sinks` makes.
 """
-_BESIDE = re.compile(r"\..+\.[0-9a-f]{16}\.part")
-_ASIDE = re.compile(r"\.(?P<name>.+)\.old-[0-9a-f]{12}\.part")
-_INDEX = re.compile(r"\.(?P<name>.+)\.index-(?P<token>[0-9a-f]*)\.part")
+_BESIDE = r"\..+\.[0-9a-f]{16}\.part"
+_ASIDE = r"\.(?P<name>.+)\.old-[0-9a-f]{12}\.part"
+_INDEX = r"\.(?P<name>.+)\.index-(?P<token>[0-9a-f]*)\.part"
 
 
 def beside(final: Path) -> Path:
@@ -25,7 +25,7 @@ def beside(final: Path) -> Path:
 
 def is_beside(name: str) -> bool:
     """Whether a name is one that `beside` has made."""
-    return _BESIDE.fullmatch(name) is not None
+    return re.fullmatch(_BESIDE, name) is not None
 
 
 def gone(final: Path) -> Path:
@@ -40,7 +40,7 @@ def aside(final: Path) -> Path:
 
 def put_aside_from(path: Path) -> Path | None:
     """The name that a directory had before it was put aside; None for any other one."""
-    match = _ASIDE.fullmatch(path.name)
+    match = re.fullmatch(_ASIDE, path.name)
     if match is None:
         return None
     return path.with_name(match["name"])
@@ -53,7 +53,7 @@ def index(final: Path, token: str) -> Path:
 
 def indexed(path: Path) -> tuple[Path, str] | None:
     """The file and the token of which a name is the index; None for any other name."""
-    match = _INDEX.fullmatch(path.name)
+    match = re.fullmatch(_INDEX, path.name)
     if match is None:
         return None
     return path.with_name(match["name"]), match["token"]
@@ -66,6 +66,6 @@ def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
     if not out.is_dir():
         return
     for path in sorted(out.iterdir()):
-        match = LEFTOVER.fullmatch(path.name)
+        match = re.fullmatch(LEFTOVER, path.name)
         if match and (names is None or match["name"] in names):
             yield path

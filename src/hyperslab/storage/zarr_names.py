@@ -13,8 +13,8 @@ ROOTS = ("zarr.json", ".zarray", ".zgroup")
 """
 DOCUMENTS = frozenset({*ROOTS, ".zattrs", ".zmetadata"})
 "Names of the files that say what is in a directory."
-_CHUNK = re.compile(r"(?:.+/)?(?:c(?:[./]\d+)*|\d+(?:[./]\d+)*)")
-_UNFINISHED = re.compile(r"(?:.+/)?\.[^/]+\.[0-9a-f]+\.part")
+_CHUNK = r"(?:.+/)?(?:c(?:[./]\d+)*|\d+(?:[./]\d+)*)"
+_UNFINISHED = r"(?:.+/)?\.[^/]+\.[0-9a-f]+\.part"
 
 
 def is_own(name: str) -> bool:
@@ -23,7 +23,7 @@ def is_own(name: str) -> bool:
     """
     if name.rpartition("/")[2] in DOCUMENTS:
         return True
-    return bool(_CHUNK.fullmatch(name) or _UNFINISHED.fullmatch(name))
+    return bool(re.fullmatch(_CHUNK, name) or re.fullmatch(_UNFINISHED, name))
 
 
 def require_replaceable(where: str, names: Collection[str], is_store: bool = False) -> None:
