@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +45,50 @@ def test_a_verb_imports_the_libraries_that_it_needs(line: list[str], needed: lis
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout
     assert done.stderr == f"{needed}\n"
+
+
+HEAVY = {"bokeh", "dask", "h5py", "jinja2", "pandas", "pydantic", "pyspark", "scipy", "xarray", "zarr"}
+"What no run imports that neither needs nor is given it."
+OF_DRIVERS = {"nibabel", "pyarrow", "rich", "typer"}
+"What a driver imports, and its workers do not."
+MOST_OF_A_DRIVER, MOST_OF_A_WORKER = 230, 125
+"""Modules of our own that a run may import, with some room: whoever adds one finds it here where
+only some runs need it, which may import it in a function.
+"""
+SEEN = """
+import sys
+import hyperslab
+seen = hyperslab.Fold(lambda block: set(sys.modules), set.union, finish=sorted)
+"""
+TOLD = """
+import contextlib, json, sys
+from hyperslab.cli import main
+with contextlib.suppress(SystemExit):
+    main(sys.argv[1:])
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_a_run_imports_what_it_needs(tmp_path: Path) -> None:
+    """In its driver, which writes a page, and in its workers."""
+    (tmp_path / "modules.py").write_text(SEEN)
+    function = f"{tmp_path / 'modules.py'}:seen"
+    line = ["run", function, str(ANATOMICAL), "-o", str(tmp_path / "out"), "--workers", "1", "-q"]
+    words = [sys.executable, "-c", TOLD, *line]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    of_driver = set(json.loads(done.stdout.splitlines()[-1]))
+    of_worker = set(json.loads((tmp_path / "out" / "result.json").read_text()))
+    assert "hyperslab.report.html" in of_driver
+    assert "hyperslab.plan.steps" in of_worker
+    assert of_driver & HEAVY == set()
+    assert of_worker & (HEAVY | OF_DRIVERS) == set()
+    assert _own(of_driver) <= MOST_OF_A_DRIVER
+    assert _own(of_worker) <= MOST_OF_A_WORKER
+
+
+def _own(modules: set[str]) -> int:
+    """How many of these modules are of this package."""
+    return sum(name.partition(".")[0] == "hyperslab" for name in modules)
 
 
 GARBAGE = """

@@ -119,7 +119,9 @@ class Driver(Rounds):
         self.load: dict[str, Any] = {}
         "What the machine was doing until its engine was stopped."
         self.storage: dict[str, Any] = {}
-        "Where it reads from and writes to, once its engine starts."
+        "Where it reads from and writes to."
+        self.provenance: Mapping[str, str] = {}
+        "Command, versions and machine, in words."
         self.ready_ns = self.start_ns
         self.value: Any = None
         self.saved: list[Path] = []
@@ -349,21 +351,33 @@ class Driver(Rounds):
 
     def _start_engine(self) -> None:
         """Start the engine; while its workers start, get ready for the end."""
+        if facts_of(self.options.engine).in_caller:
+            self._look_at_storage()
+            self._start()
+            return
         with ThreadPoolExecutor(1) as beside:
             ready = beside.submit(self._get_ready_to_end)
-            try:
-                self.engine.start()
-            except OSError as error:
-                sentence = f"--engine {self.options.engine} could not start: {error}"
-                raise RunStopped(sentence) from error
+            self._start()
         ready.result()
 
-    def _get_ready_to_end(self) -> None:
-        """Import what only the end of a run needs, and look where it reads and writes."""
-        from hyperslab.driver import probed, submission
+    def _start(self) -> None:
+        try:
+            self.engine.start()
+        except OSError as error:
+            raise RunStopped(f"--engine {self.options.engine} could not start: {error}") from error
 
-        self.storage = probed.used_storage(self.plan, self.directory.out)
+    def _get_ready_to_end(self) -> None:
+        """Do what may be done before the end: most of it is to import what only that needs."""
+        from hyperslab.driver import submission
+
+        self._look_at_storage()
+        self.provenance = submission.provenance(self.plan.record(), self.options.engine)
         submission.get_ready(self.options.report)
+
+    def _look_at_storage(self) -> None:
+        from hyperslab.driver.probed import used_storage
+
+        self.storage = used_storage(self.plan, self.directory.out)
 
     def _save_value(self) -> None:
         """Write the result of a reduction. Raises RunStopped when the fold's own `save` fails."""
@@ -382,10 +396,14 @@ class Driver(Rounds):
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
         for them.
         """
-        from hyperslab.driver.probed import look_up, used_storage
+        from hyperslab.driver.probed import look_up
         from hyperslab.driver.result import Output, Result
         from hyperslab.driver.submission import provenance, save_records
 
+        if not self.storage:
+            self._look_at_storage()
+        if not self.provenance:
+            self.provenance = provenance(self.plan.record(), self.options.engine)
         results = {
             i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done
         }
@@ -401,7 +419,7 @@ class Driver(Rounds):
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),
             "load": self.load,
-            "storage": self.storage or used_storage(self.plan, self.directory.out),
+            "storage": self.storage,
         }
         if staged := self.staging.record():
             meta["staging"] = staged
@@ -415,7 +433,6 @@ class Driver(Rounds):
         if self.own_times:
             own_record = facts_of(self.options.engine).own_record
             trace.meta["own_times"] = agreement(trace, own_record, self.own_times)
-        facts = provenance(self.plan.record(), self.options.engine)
         failures = self._failures()
         ended_early = self._ended_early()
         summary = save_records(
@@ -423,7 +440,7 @@ class Driver(Rounds):
             trace,
             self.plan.title,
             failures,
-            facts,
+            self.provenance,
             self.state,
             self.options.report,
             ended_early,
