@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from hyperslab.arrays.resampling import SPACE, Resampling
 from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.plan import places
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
 from hyperslab.units import show_count
+
+if TYPE_CHECKING:
+    from hyperslab.plan import places
 
 _INTERPOLATED = frozenset("?bhilqBHILQfdFD")
 "Type characters of the numbers that SciPy interpolates."
@@ -129,6 +132,8 @@ def align(pipeline: Pipeline) -> tuple[Row, ...]:
 def _align(
     pipeline: Pipeline, name: str, inputs: SourceSet, index: int, whole: Whole
 ) -> Alignment | None:
+    from hyperslab.plan import places
+
     _require_as_many(name, inputs, pipeline.source)
     other = inputs.beside(index)
     for source in (pipeline.source.first(whole), inputs.first(other)):

@@ -7,9 +7,12 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hyperslab.storage.staging.room import Room
 from hyperslab.trace import Slot
+
+if TYPE_CHECKING:
+    from hyperslab.storage.staging.room import Room
 
 LOGS, PRIVATE = "logs", "private"
 """Folders of a submission: what commands have printed, a file for each slot; and their private

@@ -30,7 +30,6 @@ from hyperslab.blocks.writing import Written
 from hyperslab.plan.sinks import block_sink
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import fence
-from hyperslab.storage.staging.area import OUTPUTS
 from hyperslab.trace import VERIFY, span
 
 
@@ -103,6 +102,8 @@ def stage(job: Job, task: Task, made: Sequence[Array]) -> tuple[Written, ...]:
     nbytes = sum(block.size * sink.dtype.itemsize for sink, block in zip(sinks, made, strict=True))
     if room.passes(task.id, nbytes) or not room.holds(nbytes):
         return ()
+    from hyperslab.storage.staging.area import OUTPUTS
+
     staged: list[Written] = []
     try:
         for number, (sink, block) in enumerate(zip(sinks, made, strict=True)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from hyperslab import formats
 from hyperslab.arrays.axes import Axes
@@ -20,7 +20,6 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import Values
-from hyperslab.blocks.gathering import Named, gather
 from hyperslab.errors import UsageError, told_in_python
 from hyperslab.plan.asked import (
     folded,
@@ -37,9 +36,12 @@ from hyperslab.plan.command import Execute
 from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.promise import PLAIN, NewAxis, Promise, dtype_name, promised
 from hyperslab.plan.promise import Named as NamedOutputs
-from hyperslab.plan.region import Region, region_of
 from hyperslab.plan.settings import Settings
 from hyperslab.storage.location import local_folder
+
+if TYPE_CHECKING:
+    from hyperslab.blocks.gathering import Named
+    from hyperslab.plan.region import Region
 
 Boundary = Literal["reflect", "nearest", "constant"]
 """What a halo holds beyond the array's edge, in scipy.ndimage's terms: (d c b a | a b c d), (a a a
@@ -116,6 +118,14 @@ class Step:
     def changes_axes(self) -> bool:
         """Whether an array that it returns has other axes than the block."""
         return any(promise.changes_axes for promise in self.returns)
+
+
+def _region_of(asked: str | Sequence[slice] | Region | None) -> Region | None:
+    if asked is None:
+        return None
+    from hyperslab.plan.region import region_of
+
+    return region_of(asked)
 
 
 def axes_after(steps: Sequence[Step], ndim: int) -> list[Axes]:
@@ -208,6 +218,8 @@ class Pipeline:
         "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
         URLs.
         """
+        from hyperslab.blocks.gathering import gather  # which workers do without
+
         require_choice("--values", values, get_args(Values))
         require_choice("--boundary", boundary, get_args(Boundary))
         given = {PRIMARY: source, **others}
@@ -218,8 +230,7 @@ class Pipeline:
         object.__setattr__(self, "steps", ())
         object.__setattr__(self, "end", None)
         object.__setattr__(self, "resample", resampling_of(resample, others))
-        box = region_of(region) if region is not None else None
-        object.__setattr__(self, "region", box)
+        object.__setattr__(self, "region", _region_of(region))
         object.__setattr__(self, "notes", tuple(unreadable(inputs.values())))
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,9 +34,10 @@ from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.returned import checked
 from hyperslab.plan.task import Job, Outcome, State, Status, StepFunction, Task
-from hyperslab.storage.staging import copies
-from hyperslab.storage.turns import Turns
 from hyperslab.trace import recording, span
+
+if TYPE_CHECKING:
+    from hyperslab.storage.turns import Turns
 
 PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
 
@@ -161,6 +162,8 @@ def _read(job: Job, state: State) -> None:
 @contextmanager
 def _in_turn(job: Job, turns: Turns, task: Task) -> Iterator[None]:
     """A block that reads the files of a task once it is its turn; copies of files need none."""
+    from hyperslab.storage.staging import copies
+
     inputs = zip(job.inputs.values(), task.reads, strict=True)
     read = [sources[piece.source] for sources, pieces in inputs for piece in pieces]
     slow = [source.url for source in read if not (source.copy and copies.is_there(source.copy))]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
@@ -22,9 +22,11 @@ from hyperslab.plan.command import Commands, CommandTask, Ran
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import PRIMARY, Boundary, Fold, Step
-from hyperslab.storage.staging.room import Room
-from hyperslab.storage.turns import Turns
 from hyperslab.trace import Phase
+
+if TYPE_CHECKING:
+    from hyperslab.storage.staging.room import Room
+    from hyperslab.storage.turns import Turns
 
 Status = Literal["done", "failed", "lost", "timeout", "staged"]
 """What became of an attempt. staged: what it made is on a fast tier, or in a private folder, on the

@@ -18,7 +18,6 @@ from hyperslab.blocks.reading.kept import Reader, let_go_of_all
 from hyperslab.errors import AGAIN, FormatError, SourceChanged, SourceGone
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import RemoteFile
-from hyperslab.storage.staging import copies
 from hyperslab.trace import span
 
 
@@ -77,14 +76,27 @@ def _check_document(source: ArraySource) -> None:
 
 
 def _open(source: ArraySource) -> OpenFile:
-    if source.copy and (copy := copies.opened(source.copy)) is not None:
-        return OpenFile(copy, source.label, is_copy=True)
+    copy = _copy(source)
+    if copy is not None:
+        return copy
     with span("open"):
         try:
             fd = _descriptor(source.url)
         except FileNotFoundError as error:
             raise _gone(source) from error
     return OpenFile(fd, source.label)
+
+
+def _copy(source: ArraySource) -> OpenFile | None:
+    """The copy of a source on a fast tier; None where there is none."""
+    if not source.copy:
+        return None
+    from hyperslab.storage.staging import copies
+
+    fd = copies.opened(source.copy)
+    if fd is None:
+        return None
+    return OpenFile(fd, source.label, is_copy=True)
 
 
 def _descriptor(path: str) -> int:
