@@ -20,7 +20,6 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.sample import Sample
-from hyperslab.plan.compile import Plan
 from hyperslab.plan.pipeline import Step, axes_after
 
 _LEAST_SHARE = 3e-5
@@ -49,12 +48,6 @@ def dependent_axes(steps: Sequence[Step], sample: Sample, uncut: Iterable[int]) 
     if not all(map(_are_close, whole, again)):
         return ()
     return tuple(axis for axis in tried if _are_same(whole, steps, sample, axes, [axis]) is False)
-
-
-def cut_axes(plan: Plan) -> set[int]:
-    """Axes along which a plan cuts any of its arrays."""
-    grids = [partition.grid for partition in plan.partitions]
-    return {axis for grid in grids for axis, blocks in enumerate(grid) if blocks > 1}
 
 
 def _are_same(

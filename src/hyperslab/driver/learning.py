@@ -32,6 +32,7 @@ from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.dependence import dependent_axes
+from hyperslab.driver.lesson import Lesson, is_open
 from hyperslab.driver.sample import Sample, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
 from hyperslab.engines.environment import volunteer
@@ -80,16 +81,6 @@ class Attempt:
     "Whether no other sample is tried, so that nothing better follows."
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What was learned of a pipeline."""
-
-    pipeline: Pipeline
-    "Pipeline with what its functions return."
-    dependent: tuple[int, ...] = ()
-    "Axes along which what it makes depends on where blocks are cut, as far as a sample shows."
-
-
 def learned(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Pipeline:
     """The pipeline with what its functions return. Raises UsageError where that contradicts what
     was said of it.
@@ -107,7 +98,7 @@ def learn(
     along other axes than those `uncut`; None: nobody asks. A trial that takes long is told. Raises
     UsageError where it contradicts what was said.
     """
-    if not any(map(_is_open, pipeline.steps)):
+    if not any(map(is_open, pipeline.steps)):
         return Lesson(pipeline)
     dtypes = [inputs.sources[0].dtype(pipeline.values) for inputs in pipeline.inputs.values()]
     ndim = pipeline.source.ndim
@@ -130,7 +121,7 @@ def learn(
         attempt = attempts[-1]
     steps = list(pipeline.steps)
     for number, promises in enumerate(attempt.promises):
-        if _is_open(steps[number]):
+        if is_open(steps[number]):
             _require_arrays(steps[number], promises, axes_after(steps[:number], ndim)[0].ndim)
         steps[number] = _told(steps[number], promises)
     if len(attempt.promises) < len(steps):
@@ -186,17 +177,9 @@ def _samples(
         yield sample.like(seen.ordered).amid(seen.regions)
 
 
-def _is_open(step: Step) -> bool:
-    """Whether something is left to be learned of what a step returns."""
-    if step.ref.is_ours or step.scale is not None:
-        return False
-    has_dtypes = all(promise.dtype for promise in step.returns)
-    return not (step.changes_axes and has_dtypes)
-
-
 def _told(step: Step, promises: Sequence[Promise]) -> Step:
     """A step with what was learned of it, where nothing was said."""
-    if not _is_open(step):
+    if not is_open(step):
         return step
     said = list(step.returns)
     names = [promise.name for promise in promises]

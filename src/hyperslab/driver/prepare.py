@@ -17,9 +17,8 @@ from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, noted
-from hyperslab.driver.dependence import cut_axes
 from hyperslab.driver.directory import RunDirectory, load_status
-from hyperslab.driver.learning import Lesson, learn
+from hyperslab.driver.lesson import Lesson, cut_axes, is_open
 from hyperslab.driver.options import Options
 from hyperslab.driver.products import Products
 from hyperslab.driver.replaced import made, may_go
@@ -156,8 +155,7 @@ def prepare(
     _require_able(pipeline, options, slots)
     lesson = Lesson(pipeline)
     if options.trial:
-        uncut = with_whole_series(pipeline, options.rule).axes_whole
-        lesson = learn(pipeline, options.rule.axes_whole, uncut, tell)
+        lesson = _learned(pipeline, options.rule, tell)
     pipeline = lesson.pipeline
     budget = Budget(_memory_bytes(options, host, slots), workers * threads)
     folder = out
@@ -203,6 +201,16 @@ def prepare(
     dependence = _dependence(lesson, plan, rule.axes_whole)
     told = (dependence, _untried(lesson), _failing(lesson), obstacle)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
+
+
+def _learned(pipeline: Pipeline, rule: Rule, tell: Tell) -> Lesson:
+    """What a trial of its functions tells of a pipeline, where they do not say it themselves."""
+    if not any(map(is_open, pipeline.steps)):
+        return Lesson(pipeline)
+    from hyperslab.driver.learning import learn
+
+    uncut = with_whole_series(pipeline, rule).axes_whole
+    return learn(pipeline, rule.axes_whole, uncut, tell)
 
 
 def _dependence(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
