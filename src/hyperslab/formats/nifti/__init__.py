@@ -20,8 +20,9 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from importlib import import_module
 from io import BufferedReader
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -44,11 +45,13 @@ from hyperslab.formats.nifti.header import (
     shape_of,
     unit_of_space,
 )
-from hyperslab.formats.nifti.sinks import assemble, encode, sink
 from hyperslab.formats.nifti.whole import corner, whole_shape
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import open_binary
 from hyperslab.units import show_count
+
+if TYPE_CHECKING:
+    from hyperslab.formats.nifti.sinks import assemble, encode, sink
 
 __all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
 
@@ -59,7 +62,16 @@ _GAP_NBYTES = 256
 _PIECE_NBYTES = 64 * 1024
 _SIZE_OF_FIRST = 348
 "Size of the header of NIfTI-1, bytes (NIfTI-1 standard, sizeof_hdr)."
+_WRITING = ("assemble", "encode", "sink")
+"What writes files."
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what writes files at its first use, as most are only read."""
+    if name in _WRITING:
+        return getattr(import_module(f"{__name__}.sinks"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def arrays(path: str) -> list[ArrayInfo]:
