@@ -17,7 +17,6 @@ from hyperslab.report.failures import (
     kept_words,
     where_words,
 )
-from hyperslab.report.notebook import run_html
 from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds
@@ -96,6 +95,8 @@ class Result:
         return f"<hyperslab.Result: {', '.join(told)}, records in {self.folder}>"
 
     def _repr_html_(self) -> str:
+        from hyperslab.report.notebook import run_html
+
         outputs = ""
         if self.outputs:
             written = show_count(len(self.outputs), "file")
