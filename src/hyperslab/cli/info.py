@@ -11,7 +11,6 @@ import typer
 
 from hyperslab import formats
 from hyperslab.arrays.header import FIRST
-from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
@@ -22,7 +21,7 @@ from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError
 from hyperslab.formats.conventions.uncut import SAID
 from hyperslab.machine.host import MEMORY_SHARE, Host
-from hyperslab.plan.compile import Budget, preview
+from hyperslab.plan.cutting import preview
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.redaction import redact
 from hyperslab.units import show_bytes, show_count
@@ -278,9 +277,9 @@ def _partition(source: ArraySource) -> str:
     if source.size == 0:
         return "nothing to cut"
     host = Host.here()
-    budget = Budget(int(host.memory_bytes * MEMORY_SHARE), host.cpus)
+    slot_nbytes = int(host.memory_bytes * MEMORY_SHARE) // host.cpus
     values: Values = "stored" if source.unscalable else "real"
-    (cut,) = preview(Pipeline(source, values=values), Rule(), budget)
+    (cut,) = preview(Pipeline(source, values=values), host.cpus, slot_nbytes)
     largest = "x".join(map(str, cut.largest))
     return (
         f"{show_count(len(cut), 'block')}, the largest {largest}, on"

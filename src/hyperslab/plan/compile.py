@@ -286,13 +286,6 @@ def _with_streams(
     return next(good)
 
 
-def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
-    """How every whole of a pipeline would be cut; the pipeline need not have an end."""
-    cutting = Cutting.of(pipeline, become(pipeline), None, rule)
-    _, partitions = cutting.few(cutting.auto_limit(budget.slots, budget.per_slot))
-    return partitions
-
-
 def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
     """Raise UsageError for blocks that a user has cut along an axis which a function drops."""
     if rule.kind not in ("blocks", "block-shape") or len(rule.value) != pipeline.source.ndim:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hyperslab.arrays.partition import (
     Layout,
@@ -17,13 +17,15 @@ from hyperslab.arrays.partition import (
     padded_nbytes,
 )
 from hyperslab.arrays.source import ArraySource
-from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
+from hyperslab.arrays.transfer import best_limit, cut_transfer
 from hyperslab.errors import UsageError
-from hyperslab.plan.becoming import Becoming
+from hyperslab.plan.becoming import Becoming, become
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.plan.sinks import transfer
-from hyperslab.plan.task import Output
 from hyperslab.units import show_count
+
+if TYPE_CHECKING:
+    from hyperslab.arrays.transfer import Transfer
+    from hyperslab.plan.task import Output
 
 AUTO_LIMIT_NBYTES = 32 * 2**20
 """Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are
@@ -250,6 +252,8 @@ class Cutting:
         return sum(region.within(whole).size for whole in source.wholes)
 
     def _transfer(self, output: Output, index: int) -> Transfer:
+        from hyperslab.plan.sinks import transfer
+
         sources = self.pipeline.source
         whole_axes = frozenset(axis % sources.ndim for axis in self.rule.axes_whole)
         return transfer(sources, self.becoming[index].main, output, index, whole_axes)
@@ -263,6 +267,15 @@ class Cutting:
             chunk = _chunk(source)
         itemsize = sum(dtype.itemsize for dtype in self.becoming[index].given)
         return Layout(whole.shape, source.axes, itemsize, chunk, self.pipeline.halo)
+
+
+def preview(pipeline: Pipeline, slots: int, slot_nbytes: int) -> tuple[Partition, ...]:
+    """How every whole of a pipeline would be cut for so many slots, left to itself; the pipeline
+    need not have an end.
+    """
+    cutting = Cutting.of(pipeline, become(pipeline), None, Rule())
+    _, partitions = cutting.few(cutting.auto_limit(slots, slot_nbytes))
+    return partitions
 
 
 def _unlike(rule: Rule, partition: Partition) -> str:
