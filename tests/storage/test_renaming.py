@@ -123,6 +123,11 @@ def test_files_and_names_are_synchronised(tmp_path: Path, monkeypatch: pytest.Mo
     assert waited == [str(tmp_path / "file"), str(tmp_path)]
     renaming.synchronise(tmp_path)
     assert len(waited) == 2, "all files of a folder at once, by syncfs"
+    renaming.synchronise_all([tmp_path / "file", tmp_path / "gone"], tmp_path)
+    assert waited[2:] == [str(tmp_path / "file"), str(tmp_path)]
+    renaming.synchronise_all([tmp_path / "file", tmp_path], tmp_path)
+    renaming.synchronise_all([tmp_path / str(number) for number in range(100)], tmp_path)
+    assert len(waited) == 4, "stores and many files at once"
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
         renaming.synchronise(tmp_path / "gone")

@@ -322,14 +322,14 @@ class Products:
         for path in leftovers(self._directory.blocks, set(self._blocks)):
             remove(path)
 
-    def secure(self) -> None:
+    def secure(self, files: Collection[Path]) -> None:
         """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
         OSError.
         """
         if self._commands:
             renaming.synchronise(self._directory.out)
         elif self._blocks:
-            renaming.synchronise(self._directory.blocks)
+            renaming.synchronise_all(files, self._directory.blocks)
 
     def manifest(
         self, results: Mapping[int, Outcome], others: Sequence[Path] = ()

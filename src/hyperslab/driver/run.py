@@ -410,7 +410,7 @@ class Driver(Rounds):
         outputs = [
             path for i in sorted(results) for path in self.products.paths(results[i])
         ] + self.saved
-        self.products.secure()
+        self.products.secure(outputs)
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = self.moments()
         meta = {

@@ -18,6 +18,8 @@ import ctypes
 import errno
 import os
 import shutil
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.storage import unfinished
@@ -28,6 +30,10 @@ two names change places.
 """
 _UNABLE = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 _LINKLESS = frozenset((errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK))
+_FEW = 16
+"""Files that are waited for one by one. For more of them the whole file system takes less, although
+what others have written there is waited for, too.
+"""
 
 
 def rename(ready: Path, final: Path, overwrite: bool) -> None:
@@ -65,6 +71,19 @@ def synchronise(path: Path, only_names: bool = False) -> None:
             os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def synchronise_all(files: Collection[Path], folder: Path) -> None:
+    """Wait until these files of a folder are on storage, with their names; not for those that are
+    gone.
+    """
+    if len(files) > _FEW or any(file.is_dir() for file in files):
+        synchronise(folder)
+        return
+    for file in files:
+        with suppress(FileNotFoundError):
+            synchronise(file)
+    synchronise(folder, only_names=True)
 
 
 def remove(path: Path) -> None:
