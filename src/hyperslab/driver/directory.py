@@ -51,6 +51,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -201,10 +202,13 @@ class RunDirectory:
         """Wait until the journal of a submission is on storage, and the names above its records.
         Raises OSError.
         """
-        for journal in (folder / "journal").iterdir():
-            renaming.synchronise(journal)
-        for place in (folder / "journal", folder, self.root, self.out, self.out.parent):
-            renaming.synchronise(place, only_names=True)
+        journal = folder / "journal"
+        places = (journal, folder, self.root, self.out, self.out.parent)
+        with ThreadPoolExecutor() as beside:  # the storage then waits once for several
+            waiting = [beside.submit(renaming.synchronise, file) for file in journal.iterdir()]
+            waiting += [beside.submit(renaming.synchronise, one, only_names=True) for one in places]
+        for one in waiting:
+            one.result()
 
     def is_owned(self) -> bool:
         """True while a live driver holds the lock."""

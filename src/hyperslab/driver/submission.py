@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -108,17 +109,22 @@ def save_records(
     trace.save(folder / "trace.parquet")
     if traffic is not None:
         traffic.save(folder / MESSAGES)
-    summary.save(folder / "summary.json")
-    save_record(folder / "failures.json", {"failures": records_of(failures)})
     about = {"title": title, "facts": facts, "trace": checksum_of(folder / "trace.parquet")}
     if traffic is not None:
         about["messages"] = checksum_of(folder / MESSAGES)
-    save_record(folder / "provenance.json", {"version": RECORDS_VERSION, **about})
-    if has_page:
-        plan = load_record(folder / "plan.json", NO_REPORT)
-        told = (tuple(failures), state, plan, ended_early, traffic)
-        records = Records(folder, trace, summary, title, facts, *told)
-        write_report(records, folder / PAGE)
+    records = {
+        "failures.json": {"failures": records_of(failures)},
+        "provenance.json": {"version": RECORDS_VERSION, **about},
+    }
+    with ThreadPoolExecutor() as beside:  # the page is drawn while the storage takes them
+        kept = [beside.submit(summary.save, folder / "summary.json")]
+        kept += [beside.submit(save_record, folder / name, one) for name, one in records.items()]
+        if has_page:
+            plan = load_record(folder / "plan.json", NO_REPORT)
+            told = (tuple(failures), state, plan, ended_early, traffic)
+            write_report(Records(folder, trace, summary, title, facts, *told), folder / PAGE)
+    for one in kept:
+        one.result()
     return summary
 
 

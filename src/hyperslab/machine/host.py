@@ -43,7 +43,7 @@ def describe() -> dict[str, str]:
     """Processor, kernel and Python of this host, for the provenance of a run."""
     return {
         "host": socket.gethostname(),
-        "system": platform.platform(),
+        "system": _system(),
         "python": platform.python_version(),
         "processor": _processor(),
     }
@@ -131,6 +131,13 @@ def _available_bytes() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _system() -> str:
+    """Kernel and C library in the words of `platform.platform`, which starts a program for them."""
+    here = os.uname()
+    library = "".join(platform.libc_ver())
+    return f"{here.sysname}-{here.release}-{here.machine}-with-{library}"
 
 
 def _processor() -> str:

@@ -6,8 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from statistics import median
 
 from hyperslab.report.summary import PHASE_OF_KIND
 from hyperslab.trace import NO_TASK, Span, Trace, union_ns
@@ -44,7 +43,7 @@ def slowest(trace: Trace, count: int = SHOWN) -> list[Attempt]:
     }
     usual = 0.0
     if busy:
-        usual = float(np.median(list(busy.values())))
+        usual = median(busy.values())
     longest = sorted(busy, key=lambda key: (-busy[key], key))[:count]
     labels = trace.meta.get("labels", [])
     return [_attempt(key, spans[key], busy[key], usual, labels) for key in longest]

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LEFTOVER = (
-    r"\.(?P<name>.+)\.(?:[0-9a-f]{16}|[0-9a-f]{12}-[0-9a-f]{12}|(?:gone|index|old)-[0-9a-f]{12})\.part"
+    r"\.(?P<name>.+)\.(?:[0-9a-f]{16}|[0-9a-f]{12}-[0-9a-f]{12}"
+    r"|(?:gone|index|old)-[0-9a-f]{12})\.part"
 )
 """Name of what is unfinished or has been replaced: one of those below, or of an allocation, whose
 name `plan.sinks` makes.

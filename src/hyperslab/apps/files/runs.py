@@ -15,8 +15,8 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import PAGE, add_to_trace, load_records, write_report
 from hyperslab.engines.spark.phases import windows_of
 from hyperslab.errors import UsageError
-from hyperslab.report.files.numbers import FileNumbers, numbers_of
 from hyperslab.report.files import META
+from hyperslab.report.files.numbers import FileNumbers, numbers_of
 from hyperslab.report.files.page import DIRECTORIES, PHASES
 from hyperslab.report.files.phases import SHUFFLE_READ, SHUFFLE_WRITE
 from hyperslab.storage.accounting import strace
