@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg, regular_cuts
 from hyperslab.units import show_bytes

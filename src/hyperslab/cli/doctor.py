@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import typer
 
 from hyperslab import engines, native, workloads
+from hyperslab.classes import dataclass
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.engines import EngineOptions

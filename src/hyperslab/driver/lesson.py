@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hyperslab.classes import dataclass
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.pipeline import Pipeline, Step
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.glimpse import glimpse, glimpse_box
+from hyperslab.classes import dataclass
 from hyperslab.driver.sample import Region, largest_extents
 from hyperslab.plan.pipeline import Pipeline
 

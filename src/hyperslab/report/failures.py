@@ -6,12 +6,13 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from hyperslab.classes import dataclass
 from hyperslab.errors import in_callers_words
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import is_library

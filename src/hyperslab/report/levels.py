@@ -9,9 +9,10 @@ draws both levels in two colours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from hyperslab.classes import dataclass
 from hyperslab.trace import Span, Trace
 
 META = "levels"

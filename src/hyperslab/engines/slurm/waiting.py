@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from hyperslab.classes import dataclass
 from hyperslab.engines.slurm.commands import FORGOTTEN, Job
 from hyperslab.plan.journal import Tail
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hyperslab.classes import dataclass
 from hyperslab.storage.emulation.measured import Measured, show
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from hyperslab.classes import dataclass
 
 NOTABLE = 0.15
 """Share of the slots' time: what takes less is not worth a change, and within what two runs of the

@@ -7,8 +7,10 @@ here looks at a disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, Self
+
+from hyperslab.classes import dataclass
 
 Kind = Literal[
     "dram",
