@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+__all__ = ["dataclass"]
+
 Kind = type[Any]
 
 
@@ -54,15 +56,13 @@ def _made(kind: Kind, eq: bool) -> Kind:
     made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(kind)
     made.__dataclass_params__.frozen = True
     known = dataclasses.fields(made)
-    made.__init__ = _init(made, known)
-    made.__setattr__ = _refuse_to_set
-    made.__delattr__ = _refuse_to_delete
-    made.__getstate__ = _state
-    made.__setstate__ = _restore
-    if not has_words:
-        made.__repr__ = _words
+    methods = {"__init__": _init(made, known), **_OF_ALL}
+    if has_words:
+        del methods["__repr__"]
     if eq:
-        made.__eq__, made.__hash__ = _comparing([one.name for one in known if one.compare])
+        methods |= _comparing([one.name for one in known if one.compare])
+    for name, method in methods.items():
+        setattr(made, name, method)
     return made
 
 
@@ -95,14 +95,9 @@ def _init(made: Kind, known: Sequence[Field[Any]]) -> Callable[..., None]:
     return init
 
 
-def _comparing(names: Sequence[str]) -> tuple[Callable[..., Any], Callable[..., int]]:
-    """What compares two objects of a class, and their hash, by these fields."""
-    values = operator.attrgetter(*names)
-    if len(names) == 1:
-        (name,) = names
-
-        def values(one: Any) -> tuple[Any]:
-            return (getattr(one, name),)
+def _comparing(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """What compares two objects of a class, and hashes one, by these fields."""
+    values = _values_of(names)
 
     def equal(self: Any, other: object) -> Any:
         if other.__class__ is not self.__class__:
@@ -112,7 +107,13 @@ def _comparing(names: Sequence[str]) -> tuple[Callable[..., Any], Callable[..., 
     def hashed(self: Any) -> int:
         return hash(values(self))
 
-    return equal, hashed
+    return {"__eq__": equal, "__hash__": hashed}
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda one: tuple(getattr(one, name) for name in names)
 
 
 @reprlib.recursive_repr()
@@ -137,3 +138,13 @@ def _state(self: Any) -> list[Any]:
 def _restore(self: Any, state: Sequence[Any]) -> None:
     for one, value in zip(dataclasses.fields(self), state, strict=True):
         object.__setattr__(self, one.name, value)
+
+
+_OF_ALL: dict[str, Callable[..., Any]] = {
+    "__setattr__": _refuse_to_set,
+    "__delattr__": _refuse_to_delete,
+    "__getstate__": _state,
+    "__setstate__": _restore,
+    "__repr__": _words,
+}
+"Methods that are the same for all classes."

@@ -25,7 +25,6 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transposition import order_of_space, space_first
 from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
-from hyperslab.markup import fragment, grid_svg
 from hyperslab.redaction import redact
 from hyperslab.storage.location import parts
 from hyperslab.units import show_bytes, show_count
@@ -149,6 +148,8 @@ class SourceSet:
             "size": show_bytes(nbytes),
             "first file": source.url,
         }
+        from hyperslab.markup import fragment, grid_svg
+
         bounds = [box.bounds for _, box in whole.members]
         edges = []
         for axis in range(self.ndim):

@@ -22,7 +22,6 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
-from hyperslab.markup import fragment, grid_svg, regular_cuts
 from hyperslab.units import show_bytes
 
 Values = Literal["real", "stored"]
@@ -361,6 +360,8 @@ class ArraySource:
 
     def html(self, more: Mapping[str, str] | None = None) -> str:
         """What it is, as a fragment of HTML without scripts, with further rows in its table."""
+        from hyperslab.markup import fragment, grid_svg, regular_cuts
+
         title = os.path.basename(self.url)
         if self.name:
             title += f"::{self.name}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 import typer.main
@@ -216,4 +216,6 @@ def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
                 interrupted.add_note(note)
             raise interrupted from reason
 
+    # typer asks for them several times, and would evaluate them each time
+    run_verb.__annotations__ = get_type_hints(verb, include_extras=True)
     return run_verb

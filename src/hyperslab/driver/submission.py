@@ -112,7 +112,7 @@ def save_records(
     about = {"title": title, "facts": facts, "trace": checksum_of(folder / "trace.parquet")}
     if traffic is not None:
         about["messages"] = checksum_of(folder / MESSAGES)
-    records = {
+    records: dict[str, Mapping[str, Any]] = {
         "failures.json": {"failures": records_of(failures)},
         "provenance.json": {"version": RECORDS_VERSION, **about},
     }

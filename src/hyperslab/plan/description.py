@@ -13,7 +13,6 @@ from typing import Any
 
 from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
-from hyperslab.markup import fragment, grid_svg
 from hyperslab.plan.command import Execute
 from hyperslab.plan.function import digest_of
 from hyperslab.plan.pipeline import Pipeline, Reduce, Step, Write
@@ -151,6 +150,8 @@ def to_html(
     numbers: Mapping[str, str],
 ) -> str:
     """A plan for notebooks: what is done, in which blocks, and a picture of the first array's."""
+    from hyperslab.markup import fragment, grid_svg
+
     primary = next(iter(inputs.values()))
     steps = [_call(step) for step in summary["steps"]]
     end = summary["end"]

@@ -74,6 +74,8 @@ def outcome_of(task: Task, steps: Sequence[StepFunction]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
+    """Steps that are applied one after the other, as one."""
+
     steps: tuple[StepFunction, ...]
 
     def __call__(self, x: Any) -> Any:

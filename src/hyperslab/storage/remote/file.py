@@ -19,12 +19,14 @@ import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from itertools import tee
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hyperslab.storage.location import Remote
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 GAP_NBYTES = 256 * 1024
 """Bytes that are fetched in vain rather than make another request: it waits 20 to 50 ms for its
