@@ -44,6 +44,7 @@ ROOMS = {
 LEAVES = {
     "__init__",
     "accesses",
+    "classes",
     "columns",
     "errors",
     "markup",

@@ -315,7 +315,7 @@ MUTANTS = [
     Mutant(
         "blocks go by way of a tier that is emptied more slowly than tasks write",
         "src/hyperslab/driver/staging.py",
-        "return self._writing.ns_per_byte / slots >= flushed",
+        "return self._writing.ns_per_byte / self._slots >= flushed",
         "return True",
         "tests/system/end_to_end/test_staging.py"
         "::test_a_tier_that_is_emptied_more_slowly_than_tasks_write_is_left",

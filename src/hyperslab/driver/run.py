@@ -396,7 +396,6 @@ class Driver(Rounds):
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
         for them.
         """
-        from hyperslab.driver.probed import look_up
         from hyperslab.driver.result import Output, Result
         from hyperslab.driver.submission import provenance, save_records
 
@@ -412,27 +411,7 @@ class Driver(Rounds):
         ] + self.saved
         self.products.secure(outputs)
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
-        moments = self.moments()
-        meta = {
-            **self._named(),
-            "moved_nbytes": moved_bytes(self.folder),
-            "plan": self.plan.fingerprint,
-            "run": asked(self.prepared, self.options),
-            "load": self.load,
-            "storage": self.storage,
-        }
-        if staged := self.staging.record():
-            meta["staging"] = staged
-        if queued := self.engine.queued():
-            meta["queue"] = asdict(queued)
-            moments = moments.ready_at(queued.first_ns)
-        trace = build_trace(
-            self.outcomes, [str(slot) for slot in self.engine.slots()], self.tail, moments, meta
-        )
-        look_up(trace)
-        if self.own_times:
-            own_record = facts_of(self.options.engine).own_record
-            trace.meta["own_times"] = agreement(trace, own_record, self.own_times)
+        trace = self._trace()
         failures = self._failures()
         ended_early = self._ended_early()
         summary = save_records(
@@ -460,3 +439,29 @@ class Driver(Rounds):
             ended_early,
             len(self.done),
         )
+
+    def _trace(self) -> Trace:
+        """All that was recorded of the run, which ends now."""
+        from hyperslab.driver.probed import look_up
+
+        moments = self.moments()
+        meta = {
+            **self._named(),
+            "moved_nbytes": moved_bytes(self.folder),
+            "plan": self.plan.fingerprint,
+            "run": asked(self.prepared, self.options),
+            "load": self.load,
+            "storage": self.storage,
+        }
+        if staged := self.staging.record():
+            meta["staging"] = staged
+        if queued := self.engine.queued():
+            meta["queue"] = asdict(queued)
+            moments = moments.ready_at(queued.first_ns)
+        slots = [str(slot) for slot in self.engine.slots()]
+        trace = build_trace(self.outcomes, slots, self.tail, moments, meta)
+        look_up(trace)
+        if self.own_times:
+            own_record = facts_of(self.options.engine).own_record
+            trace.meta["own_times"] = agreement(trace, own_record, self.own_times)
+        return trace
