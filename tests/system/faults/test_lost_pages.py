@@ -218,7 +218,7 @@ def test_blocks_are_on_storage_before_the_manifest_names_them(
         "-q",
     )
     undisturbed(*line, "--engine", "serial")
-    assert waited[:2] == ["out", "manifest"]
+    assert waited[:6] == [*4 * [".nii"], "names", "manifest"]
 
 
 ON_A_NETWORK = ["placed", "chunks", "parts", "store"]
