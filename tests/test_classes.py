@@ -5,13 +5,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import InitVar, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperslab import classes
 from hyperslab.classes import dataclass
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference.md"
 
 Decorator = Callable[..., Any]
 
@@ -141,3 +147,15 @@ def test_what_was_pickled_is_the_same_and_still_frozen() -> None:
     assert repr(one) == "Kept(name='outer', inner=Kept(name='inner', inner=None))"
     with pytest.raises(dataclasses.FrozenInstanceError):
         again.name = "other"
+
+
+def test_classes_of_the_reference_are_pythons_own() -> None:
+    """Its generator takes them for dataclasses by the name of their decorator."""
+    lines = REFERENCE.read_text().splitlines()
+    shown = [pkgutil.resolve_name(line[4:]) for line in lines if line.startswith("::: ")]
+    modules = {one.__module__ for one in shown if dataclasses.is_dataclass(one)}
+    assert "hyperslab.arrays.slab" in modules
+    made_here = {
+        name for name in modules if vars(sys.modules[name])["dataclass"] is classes.dataclass
+    }
+    assert made_here == set()

@@ -2,7 +2,8 @@
 
 Python's own decorator (before 3.13) compiles six functions for every class, which takes two fifths
 of the import of our modules, in the driver and in each worker. Here it is `__init__` alone; the
-others are the same code for all classes. What a class is and does is as with Python's own.
+others are the same code for all classes. What a class is and does is as with Python's own. Classes
+in the reference of the documentation are made by that, which its generator knows.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack, get_args
 
@@ -24,7 +24,6 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, Tell, gather, unheard
-from hyperslab.classes import dataclass
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result, checked

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Self
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.pickling import pickled_by_position
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
 from hyperslab.errors import TasksFailed

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
@@ -20,7 +20,6 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import Values
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError, told_in_python
 from hyperslab.plan.asked import (
     folded,

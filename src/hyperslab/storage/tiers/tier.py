@@ -7,10 +7,8 @@ here looks at a disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
-
-from hyperslab.classes import dataclass
 
 Kind = Literal[
     "dram",
