@@ -67,12 +67,20 @@ def _classes(decorator: Decorator) -> list[type[Any]]:
         def __post_init__(self, asked: str) -> None:
             object.__setattr__(self, "size", int(asked))
 
-    return [Point, Single, Alone, Made]
+    @decorator(frozen=True, slots=True)
+    class Odd:
+        """Fields that are not given by place."""
+
+        size: int
+        least: bool = field(default=False, kw_only=True)
+        own: int = field(default=7, init=False)
+
+    return [Point, Single, Alone, Made, Odd]
 
 
 def _answers(kinds: list[type[Any]]) -> list[Any]:
     """What objects of these classes are and do."""
-    point, single, alone, made = kinds
+    point, single, alone, made, odd = kinds
     one = point(1, names=["a"], secret="b")
     other = point(1, names=["c"], secret="b")
     moved = dataclasses.replace(one, x=2)
@@ -97,11 +105,13 @@ def _answers(kinds: list[type[Any]]) -> list[Any]:
         repr(alone()),
         made().size,
         dataclasses.is_dataclass(made),
+        repr(odd(1, least=True)).rpartition(".")[2],
+        dataclasses.replace(odd(1), size=2).size,
     ]
 
 
 def _refusals(kinds: list[type[Any]]) -> list[str]:
-    point, single, _, _ = kinds
+    point, single, _, _, odd = kinds
     one = point(1)
 
     def attempt(deed: Callable[[], object]) -> str:
@@ -118,6 +128,8 @@ def _refusals(kinds: list[type[Any]]) -> list[str]:
         attempt(lambda: point(1, 2, [], "", 5)),
         attempt(lambda: point(1, z=2)),
         attempt(lambda: single(-1)),
+        attempt(lambda: odd(1, True)),
+        attempt(lambda: odd(1, own=3)),
         attempt(lambda: single(1) < single(2)),
     ]
 

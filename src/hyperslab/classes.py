@@ -41,13 +41,16 @@ else:
 
 
 def _is_plain(kind: Kind) -> bool:
-    """Whether a class has fields, none of them inherited or for its making alone, and no methods of
-    its own in place of those that are the same for all.
+    """Whether a class has fields, all of them its own and given to its making by place, and no
+    methods in place of those that are the same for all.
     """
     kinds = inspect.get_annotations(kind).values()
     if not kinds or any("InitVar" in str(one) for one in kinds):
         return False
     if any(hasattr(base, "__dataclass_fields__") for base in kind.__bases__):
+        return False
+    told = [one for one in kind.__dict__.values() if isinstance(one, Field)]
+    if any(not one.init or one.kw_only is True or one.hash is not None for one in told):
         return False
     return kind.__dict__.keys().isdisjoint(("__init__", "__eq__", "__hash__", "__setattr__"))
 
