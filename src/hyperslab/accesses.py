@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hyperslab.classes import dataclass
 from hyperslab.columns import number_column, places_of, word_column
 from hyperslab.parquet import KEY, load_versioned
 

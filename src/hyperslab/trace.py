@@ -13,11 +13,10 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from hyperslab.classes import dataclass
 from hyperslab.parquet import KEY, load_versioned
 
 TRACE_VERSION = 1

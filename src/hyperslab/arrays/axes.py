@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.classes import dataclass
 
 TIME = ("t", "time")
 "Names of the axis along which the volumes of a series follow each other."

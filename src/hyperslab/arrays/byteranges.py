@@ -10,13 +10,13 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ChunkTable
-from hyperslab.classes import dataclass
 
 PREAD_COST_NBYTES = 32 * 1024
 """Bytes that could be read in the time that one more system call takes; decides which gaps are read

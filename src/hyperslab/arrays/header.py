@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.classes import dataclass
 
 FIRST = (0, 1, 2)
 "Axes of space of most images: the first ones."

@@ -10,11 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 
 FAST_AXIS_WEIGHT = 4

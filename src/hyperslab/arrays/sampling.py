@@ -5,11 +5,11 @@ of time.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.classes import dataclass
 
 SECONDS = {"s": 1, "ms": 1000, "us": 1_000_000}
 "Units of time, each with how many of it a second has."

@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +23,6 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transposition import order_of_space, space_first
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.redaction import redact
 from hyperslab.storage.location import parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.source import Codec, Scaling
-from hyperslab.classes import dataclass
 
 Encoded = tuple[int, bytes | memoryview]
 "A piece of a file that is joined of such, and its number."

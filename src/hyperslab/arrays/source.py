@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.units import show_bytes
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hyperslab.arrays.partition import Partition
-from hyperslab.classes import dataclass
 
 OPERATION_NBYTES = 64 * 1024
 "Bytes that are moved in about the time that one read or write takes beside them."

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,6 @@ import numpy as np
 import typer
 
 from hyperslab import engines, native, workloads
-from hyperslab.classes import dataclass
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.engines import EngineOptions

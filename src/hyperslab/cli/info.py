@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.ways import way_of
-from hyperslab.classes import dataclass
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json, StorageOption
 from hyperslab.cli.parse import parse_storage_options

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import Tell, expand, gather
-from hyperslab.classes import dataclass
 from hyperslab.errors import HyperslabError, RefusedInput, UsageError
 
 

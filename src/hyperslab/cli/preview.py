@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import typer
 
-from hyperslab.classes import dataclass
 from hyperslab.cli import document
 from hyperslab.driver.admission import Needs, admit
 from hyperslab.driver.prepare import Prepared

@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab import formats
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.blocks.writing.forms import form_of
-from hyperslab.classes import dataclass
 from hyperslab.errors import DoesNotFit
 from hyperslab.plan.compile import Budget, Plan
 from hyperslab.plan.task import Volume

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hyperslab.blocks.writing.part_folders import discard
-from hyperslab.classes import dataclass
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.storage.frame import Frame, Span
 from hyperslab.storage.sealing import seal, unseal

@@ -52,11 +52,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hyperslab import engines
-from hyperslab.classes import dataclass
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped, UsageError
 from hyperslab.storage import fence, renaming
 from hyperslab.storage.recordfile import load_record, save_record

@@ -24,14 +24,13 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.blocks.gathering import Tell, unheard
-from hyperslab.classes import dataclass
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.lesson import Lesson, is_open
 from hyperslab.driver.sample import Sample, extents_amid

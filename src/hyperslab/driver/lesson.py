@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hyperslab.classes import dataclass
+from dataclasses import dataclass
+
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.pipeline import Pipeline, Step
 

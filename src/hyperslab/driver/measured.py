@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.driver import lanes
 from hyperslab.plan.journal import Merging, Tail
 from hyperslab.plan.task import Outcome

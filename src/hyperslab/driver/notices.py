@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from hyperslab.classes import dataclass
 from hyperslab.plan.failure import Failure
 from hyperslab.report.failures import Failed, likeness
 from hyperslab.report.progress import Progress

@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from hyperslab import engines
 from hyperslab.arrays.partition import Rule
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
-from hyperslab.classes import dataclass
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, noted

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.classes import dataclass
 from hyperslab.errors import BlockError
 from hyperslab.plan.failure import locate
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.glimpse import glimpse, glimpse_box
-from hyperslab.classes import dataclass
 from hyperslab.driver.sample import Region, largest_extents
 from hyperslab.plan.pipeline import Pipeline
 

@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from hyperslab import engines
-from hyperslab.classes import dataclass
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
 from hyperslab.driver.plain import is_plain, plain
 from hyperslab.engines.facts import facts_of, recorded

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
-from hyperslab.classes import dataclass
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.facts import ENGINES, connecting, engine_of_links, facts_of, unloadable
 from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
 from hyperslab.errors import MissingExtra, UsageError

@@ -12,10 +12,9 @@ import functools
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.plugins import entry_points
 

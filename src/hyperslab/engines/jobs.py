@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-
-from hyperslab.classes import dataclass
 
 JOBS = "jobs.json"
 """File of a submission that names its jobs in a batch system, as long as they may be there: a

@@ -16,8 +16,8 @@ import os
 import select
 import signal
 from contextlib import suppress
+from dataclasses import dataclass
 
-from hyperslab.classes import dataclass
 from hyperslab.machine.clock import identity
 
 _F_SETSIG = 10

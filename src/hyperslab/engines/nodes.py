@@ -7,9 +7,7 @@ Whoever has the hosts runs the commands; the engine does not know how a host is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-
-from hyperslab.classes import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

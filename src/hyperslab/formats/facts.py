@@ -7,10 +7,8 @@ for a format of another package.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
-
-from hyperslab.classes import dataclass
 
 HEAD_NBYTES = 544
 "Bytes of a file, or of what it holds compressed, in which the magic of every format lies."

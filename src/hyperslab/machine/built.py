@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 
 

@@ -15,10 +15,9 @@ import struct
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from hyperslab.classes import dataclass
 
 ROUNDS = 16
 CONNECT_LIMIT_S = 2.0

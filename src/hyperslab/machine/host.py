@@ -7,9 +7,8 @@ import platform
 import resource
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from hyperslab.classes import dataclass
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 WORKER_BASE_BYTES = 192 * 2**20

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
-
-from hyperslab.classes import dataclass
 
 SLOW = 3.0
 "Times slower than the median from which on a node, or a link, stands out."

@@ -8,6 +8,7 @@ broadcast: its block is as long as the source's there, without taking memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,6 @@ from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.resampling import SPACE, Resampling
 from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.classes import dataclass
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
 from hyperslab.units import show_count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step
 from hyperslab.plan.promise import Promise

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hyperslab.classes import dataclass
 from hyperslab.trace import Slot
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.plan import description
 from hyperslab.plan.alignment import align

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from hyperslab.arrays.partition import (
@@ -18,7 +18,6 @@ from hyperslab.arrays.partition import (
 )
 from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transfer import best_limit, cut_transfer
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import Becoming, become
 from hyperslab.plan.pipeline import Pipeline

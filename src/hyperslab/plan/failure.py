@@ -13,11 +13,11 @@ import linecache
 import re
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
 from hyperslab.plan.function import FunctionRef, is_library, original_of
 from hyperslab.redaction import redact

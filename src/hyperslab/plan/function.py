@@ -14,14 +14,13 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 from hyperslab.plan.definitions import parsed, unnamed

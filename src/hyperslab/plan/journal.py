@@ -17,7 +17,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from typing import Any
 import xxhash
 
 from hyperslab.blocks.writing import Written
-from hyperslab.classes import dataclass
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock
 from hyperslab.machine.host import peak_rss_bytes

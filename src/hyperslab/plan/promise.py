@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays.axes import Axes
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 
 NewAxis = int | Sequence[int] | Mapping[int, int]

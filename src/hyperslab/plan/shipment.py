@@ -16,10 +16,9 @@ import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.function import FunctionRef, digest_of_bytes, is_installed, use_copies
 

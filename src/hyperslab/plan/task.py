@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hyperslab.arrays import Array
@@ -15,7 +15,6 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.writing import Written
-from hyperslab.classes import dataclass
 from hyperslab.pickling import pickled_by_position
 from hyperslab.plan.alignment import Row
 from hyperslab.plan.becoming import Becoming

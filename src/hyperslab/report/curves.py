@@ -8,12 +8,12 @@ curve as one of ten.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.classes import dataclass
 from hyperslab.report.gantt import COLOURS, OTHER_COLOUR
 from hyperslab.report.summary import PHASE_OF_KIND, lanes, own_pieces, window
 from hyperslab.trace import Trace

@@ -14,9 +14,9 @@ not when the run is done.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace, is_of_staging
 from hyperslab.units import show_bytes, show_count, show_list, show_rate, show_seconds

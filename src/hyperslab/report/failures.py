@@ -6,13 +6,12 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import in_callers_words
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import is_library

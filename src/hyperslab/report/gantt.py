@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hyperslab.classes import dataclass
 from hyperslab.report.levels import levels_of, named
 from hyperslab.report.summary import Window, all_lanes, window
 from hyperslab.trace import Span, Trace

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.report.gantt import COLOURS
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count

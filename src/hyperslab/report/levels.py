@@ -9,10 +9,9 @@ draws both levels in two colours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hyperslab.classes import dataclass
 from hyperslab.trace import Span, Trace
 
 META = "levels"

@@ -6,10 +6,10 @@ Bytes are those of whole packets, while the tasks of the run lasted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal, NamedTuple
 
-from hyperslab.classes import dataclass
 from hyperslab.units import show_bytes, show_rate, show_seconds, show_share
 
 RECORD = "network.json"

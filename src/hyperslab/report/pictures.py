@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
-from hyperslab.classes import dataclass
 from hyperslab.redaction import redact
 from hyperslab.report.slices import Pictured, Slice, scale
 from hyperslab.units import show_count

@@ -10,6 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,7 +23,6 @@ from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks import reading
 from hyperslab.blocks.glimpse import front
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
-from hyperslab.classes import dataclass
 from hyperslab.report.outline import Bools, can_lie_on, edge, inside
 from hyperslab.storage.location import Remote
 from hyperslab.units import show_bytes, show_count

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
 
-from hyperslab.classes import dataclass
 from hyperslab.report.summary import PHASE_OF_KIND
 from hyperslab.trace import NO_TASK, Span, Trace, union_ns
 

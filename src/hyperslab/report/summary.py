@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hyperslab.classes import dataclass
 from hyperslab.report.levels import barriers_ns, levels_of
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.trace import LOST, NO_TASK, Span, Trace, is_of_staging

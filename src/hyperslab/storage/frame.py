@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
 
-from hyperslab.classes import dataclass
 from hyperslab.storage.zarr_names import DOCUMENTS
 
 _PIECE_NBYTES = 2**20

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-
-from hyperslab.classes import dataclass
 
 ROOT = Path("/")
 "Where proc, sys and dev are looked for; tests have trees of their own."

@@ -19,9 +19,9 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.storage.locks import NO_LOCKS
 
 FIRST_PAUSE_S = 0.001

@@ -20,10 +20,9 @@ import functools
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.batches.inflight import Mark, Marked, lost
 from hyperslab.engines.batches.orders import Orders, load_orders, offset_ns, own_journal
 from hyperslab.engines.batches.tally import Tally, tally_of

@@ -12,12 +12,11 @@ import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudpickle
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.batches.inflight import FOLDER, remove
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock, Reference, compare

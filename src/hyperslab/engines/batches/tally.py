@@ -8,10 +8,10 @@ import os
 import pickle
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.batches.orders import Orders, load_orders, own_journal
 from hyperslab.errors import RunStopped
 from hyperslab.plan.journal import Partial, load_partial, save_pickled_partial

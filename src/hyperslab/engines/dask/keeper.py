@@ -15,10 +15,9 @@ import shutil
 import signal
 import traceback
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
-
-from hyperslab.classes import dataclass
 
 CLOSE_LIMIT_S = 6
 CONFIG = {

@@ -8,12 +8,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import cloudpickle
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.batches.patience import within
 from hyperslab.engines.batches.workers import sent_by_value
 from hyperslab.engines.dask import link_ends

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.environment import FIRST_SIGNAL
 from hyperslab.trace import OwnTime
 

@@ -13,10 +13,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.batches import survey
 from hyperslab.engines.gnu_parallel.program import start
 from hyperslab.errors import RunStopped

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.environment import FIRST_SIGNAL, how_it_ended
 
 _SAYINGS = (

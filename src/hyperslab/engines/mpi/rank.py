@@ -18,10 +18,9 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal, Protocol, TextIO
 
-from hyperslab.classes import dataclass
 from hyperslab.engines import lifeline
 from hyperslab.engines.batches import batch, survey
 from hyperslab.engines.batches.orders import load_orders

@@ -21,11 +21,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import end_with_the_driver
 from hyperslab.errors import HyperslabError

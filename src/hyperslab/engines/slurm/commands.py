@@ -10,8 +10,8 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import CONTINUES, HyperslabError, RunStopped, UsageError
 
 ANSWER_LIMIT_S = 120.0

@@ -10,11 +10,10 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.jobs import JOBS
 from hyperslab.engines.slurm import commands
 from hyperslab.engines.slurm.commands import Silent, Unanswered

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.engines.slurm.commands import FORGOTTEN, Job
 from hyperslab.plan.journal import Tail
 

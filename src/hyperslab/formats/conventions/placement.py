@@ -6,6 +6,7 @@ What they cannot say together is left out, and said in `Header.unplaced`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.header import FIRST, OF_SPACE, SPACE, VOXELS, WORLD, Header
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.scaling import real_values
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.packing import ATTRIBUTES, text_of, unpack
 from hyperslab.formats.conventions.uncut import (

@@ -9,13 +9,13 @@ kept. What they cannot say together is a UsageError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import OF_SPACE, SPACE, VOXEL_NUMBER, VOXELS, WORLD
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.coordinates import TOWARDS, UNITS
 from hyperslab.formats.conventions.packing import text_of

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.source import Values
-from hyperslab.classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,7 +21,6 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.source import ChunkTable, Codec
-from hyperslab.classes import dataclass
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import largest_ratio
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays.source import ChunkTable, Codec
-from hyperslab.classes import dataclass
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import codec, is_packed_twice, is_senseless, undecoded
 from hyperslab.formats.hdf5.listing import (

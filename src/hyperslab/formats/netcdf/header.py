@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from hyperslab.arrays.header import Omitted
-from hyperslab.classes import dataclass
 from hyperslab.errors import FormatError
 from hyperslab.storage.remote.file import open_binary
 

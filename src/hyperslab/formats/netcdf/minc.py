@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
-from hyperslab.classes import dataclass
 from hyperslab.formats.conventions.packing import Packing, text_of
 from hyperslab.formats.netcdf.header import Variable
 from hyperslab.units import show_count

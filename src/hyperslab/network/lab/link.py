@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.units import show_bits, show_seconds, show_share
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hyperslab.classes import dataclass
+from dataclasses import dataclass
+
 from hyperslab.storage.emulation.measured import Measured, show
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
-from hyperslab.classes import dataclass
 from hyperslab.network.lab.link import Direction
 from hyperslab.units import show_count, show_share
 

@@ -11,12 +11,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import namespaces

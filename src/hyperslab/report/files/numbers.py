@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from hyperslab.accesses import OPERATIONS, Accesses, Count, Totals, Window
-from hyperslab.classes import dataclass
 from hyperslab.report.files.phases import Words, phases_of
 
 BY = ("directory", "kind", "phase")

@@ -6,9 +6,9 @@ Cause and size of it on Lustre: Chaimov et al., Scaling Spark on HPC Systems (HP
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hyperslab.accesses import ON_NAMES
-from hyperslab.classes import dataclass
 from hyperslab.report.files.numbers import Group
 from hyperslab.report.files.phases import EVICTION, REREAD, SHUFFLE_READ, SHUFFLE_WRITE
 from hyperslab.units import show_count, show_list, show_seconds, show_share

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from hyperslab.classes import dataclass
+from dataclasses import dataclass
 
 NOTABLE = 0.15
 """Share of the slots' time: what takes less is not worth a change, and within what two runs of the

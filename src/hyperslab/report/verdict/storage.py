@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from hyperslab.classes import dataclass
 from hyperslab.report.verdict import remedies
 from hyperslab.report.verdict.agreement import COMPRESSED
 from hyperslab.report.verdict.evidence import Counters, Evidence

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from hyperslab.classes import dataclass
 from hyperslab.units import show_bits, show_rate, show_seconds, show_share
 
 Unit = Literal["B/s", "bit/s", "s", "/s", "share"]

@@ -10,12 +10,11 @@ import json
 import os
 import threading
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Literal, Self
 
-from hyperslab.classes import dataclass
 from hyperslab.storage import runtime
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.mounted import SOURCE, is_emulated

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.units import show_bytes, show_rate, show_seconds
 

@@ -7,9 +7,9 @@ imported. Sources: RFC 9110, section 15; Amazon S3 API reference, "Error respons
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import (
     AGAIN,
     FormatError,

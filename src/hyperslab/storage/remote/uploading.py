@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import OutputBusy, Unavailable, UsageError
 from hyperslab.storage.location import Remote, is_remote, scheme
 from hyperslab.storage.remote.connections import S3, WEB, Store, path_in, store_of, submit

@@ -20,9 +20,9 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.errors import UsageError
 from hyperslab.machine.host import boot_id
 from hyperslab.storage.tiers.file_systems import network_file_system

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.machine.host import Host
 from hyperslab.storage.mounts import file_system
 from hyperslab.storage.staging.area import OPEN, TICKETS, TRIAL

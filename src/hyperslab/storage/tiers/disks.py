@@ -5,9 +5,9 @@ sysfs tells of them (Documentation/ABI of Linux: stable/sysfs-block, testing/sys
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.machine.host import lines_of
 from hyperslab.storage.mounts import ROOT
 from hyperslab.storage.tiers.tier import Disk, Kind

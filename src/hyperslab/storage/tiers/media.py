@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.classes import dataclass
 from hyperslab.redaction import redact
 from hyperslab.storage.emulation.mounted import is_emulated
 from hyperslab.storage.mounts import ROOT, Mount

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums
 from hyperslab.blocks.writing.part_folders import discard_all, part_folders
 from hyperslab.blocks.writing.places import hand_over
-from hyperslab.classes import dataclass
 from hyperslab.errors import BlockError
 from hyperslab.storage import fence, renaming
 from hyperslab.storage.frame import Frame, Span, frame_of
