@@ -58,6 +58,8 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
     if result.failures:
         _show_failures(result, _remedy(result, out, verb))
     warning = getattr(result.value, "warning", "")
+    if result.unreported:
+        mention(f"warning    {result.unreported}")
     if quiet and warning:
         mention(f"warning    {warning}")
     if not quiet:

@@ -38,6 +38,7 @@ from hyperslab.engines.facts import facts_of
 from hyperslab.engines.jobs import Detached
 from hyperslab.errors import (
     HyperslabError,
+    LocalityWarning,
     OutputBusy,
     RunStopped,
     UsageError,
@@ -97,8 +98,9 @@ def run(
     prepared = prepared or prepare(pipeline, options, place, tell=progress.tell)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
-    warn_of(prepared.dependence)
+    warn_of(prepared.dependence, LocalityWarning)
     result = Driver(pipeline, prepared, options, progress).execute()
+    warn_of(result.unreported, UserWarning)
     if check:
         return checked(result)
     return result
@@ -395,7 +397,7 @@ class Driver(Rounds):
         facts = provenance(self.plan.record(), self.options.engine)
         failures = self._failures()
         ended_early = self._ended_early()
-        summary = save_records(
+        saved = save_records(
             self.folder,
             trace,
             self.plan.title,
@@ -415,8 +417,9 @@ class Driver(Rounds):
             failures,
             self._counts()["tasks"],
             trace,
-            summary,
+            saved.summary,
             self.folder,
             ended_early,
             len(self.done),
+            saved.fault,
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +79,14 @@ class Records:
     "Messages of the engine's processes, where they were kept."
 
 
+class Saved(NamedTuple):
+    """What came of saving the records of a submission."""
+
+    summary: Summary
+    fault: str = ""
+    "Why there is no page, in words; '' where it was written, or not asked for."
+
+
 def save_records(
     folder: Path,
     trace: Trace,
@@ -88,9 +97,9 @@ def save_records(
     has_page: bool = True,
     ended_early: str = "",
     traffic: Traffic | None = None,
-) -> Summary:
+) -> Saved:
     """Write trace, messages, summary, provenance and, if asked for, the page of a submission into
-    its folder.
+    its folder; all but the page is needed. Raises OSError.
     """
     summary = summarise(trace)
     if traffic is not None:
@@ -146,6 +155,21 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
         traffic=r.traffic,
         made=made,
     )
+
+
+def try_report(records: Records) -> str:
+    """Write the page of a submission among its records; why that failed, in words, or ''.
+
+    A page is no part of what a run was for, and can be written at any time.
+    """
+    try:
+        write_report(records, records.folder / PAGE)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the run has ended as it has
+        return (
+            f"the report could not be written ({type(error).__name__}: {error}); all else of the"
+            f" run is there, and 'hyperslab report {shlex.quote(str(records.folder))}' writes it"
+        )
+    return ""
 
 
 def load_records(folder: Path) -> Records:
