@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Unpack
@@ -32,6 +32,7 @@ from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.staging import Staging, sweep
 from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
+from hyperslab.driver.unbegun import leaving_nothing
 from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
@@ -56,6 +57,7 @@ from hyperslab.plan.written import texts
 from hyperslab.report import levels
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
+from hyperslab.storage.full import why
 from hyperslab.storage.location import local_folder
 from hyperslab.trace import OwnTime, Trace
 from hyperslab.traffic import Traffic
@@ -132,7 +134,13 @@ class Driver(Rounds):
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
-        lock = self.take()
+        tidy = leaving_nothing(self.directory, self.prepared.needs, self.outcomes)
+        with ExitStack() as last, tidy:
+            last.callback(os.close, self.take())
+            return self._run_here()
+
+    def _run_here(self) -> Result:
+        """Run every stage in the directory, which is owned."""
         try:
             self.folder = self.begin()
             self.plan = with_blocks_in(self.plan, self.directory.blocks)
@@ -146,11 +154,9 @@ class Driver(Rounds):
         except OSError as error:
             raise RunStopped(
                 f"the records of the run cannot be written to {self.directory.root}"
-                f" ({error.strerror})",
+                f" ({why(error, self.directory.root)})",
                 "fix that, then use --resume; finished tasks stay done",
             ) from error
-        finally:
-            os.close(lock)
 
     def take(self) -> int:
         """Own the directory; returns the descriptor that holds it until closed. Raises
