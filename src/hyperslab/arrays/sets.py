@@ -33,6 +33,8 @@ Kind = Literal["independent", "concatenated", "mosaic"]
 Stem = Callable[[str], str]
 "Function that takes from a file's name the part which names what is made of it."
 
+IN_MEMORY = "array"
+"What outputs of an array in memory are named by, which has no file and no name."
 ORIGIN_TOLERANCE_VOXELS = 0.01
 """Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003
 voxels.
@@ -473,6 +475,8 @@ def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _stem_parts(source: ArraySource, stem_of: Stem) -> tuple[str, ...]:
+    if source.data is not None:
+        return (IN_MEMORY,)
     *folders, name = parts(source.url)
     stem = stem_of(name)
     dataset = source.name.strip("/").replace("/", "-")

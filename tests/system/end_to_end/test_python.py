@@ -19,7 +19,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.asked import MAP_OPTIONS
+from hyperslab.plan.keywords import MAP_OPTIONS, PIPELINE_OPTIONS, WRITE_OPTIONS
 from hyperslab.testing import functions
 from hyperslab.units import show_bytes
 from tests.system.end_to_end.command import (
@@ -227,6 +227,12 @@ def test_an_array_in_memory(tmp_path: Path, engine: str) -> None:
     )
     result = hyperslab.run(pipeline, engine=engine, rule=hyperslab.Rule("block-shape", (3, 4, 8)))
     assert np.array_equal(values_of(result.outputs[0]), values + 1)
+    assert [output.name for output in result.outputs] == ["array.nii"]
+
+
+def test_arrays_in_memory_name_their_files() -> None:
+    one = np.zeros((2, 2))
+    assert [whole.name for whole in hyperslab.gather([one, one]).wholes] == ["array_0", "array_1"]
 
 
 def test_an_output_that_is_a_store_is_as_large_as_its_files(tmp_path: Path) -> None:
@@ -310,6 +316,11 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
         lambda p: p.map(_any, hallo=2),
         r"^hallo=: map\(\) has no such option .did you mean 'halo'.*params={'hallo': ...}",
     ),
+    (
+        lambda p: p.map(_gained, boundary="nearest"),
+        r"^boundary=: map\(\) has no such option: it belongs to Pipeline\(source, boundary=",
+    ),
+    (lambda p: p.map(_any, workers=2), r"^workers=: map\(\) .* and compute\(workers=\.\.\.\); if"),
     (lambda p: p.map(_gained, hallo=2), r"^hallo=: map\(\) .*did you mean 'halo'"),
     (lambda p: p.map(_needing), "^function '_needing' needs 'level': give parameter level=VALUE"),
     (lambda p: p.map(3), "function 'int' is of type int, neither a function nor a Fold"),
@@ -368,6 +379,13 @@ def test_parameters_are_keywords_of_map_and_reduce() -> None:
 def test_options_of_map_are_no_parameters() -> None:
     taken = inspect.signature(hyperslab.Pipeline.map).parameters
     assert list(taken) == ["self", "function", *MAP_OPTIONS, "more"]
+    assert list(inspect.signature(hyperslab.Pipeline).parameters) == [
+        "source",
+        *PIPELINE_OPTIONS,
+        "others",
+    ]
+    written = inspect.signature(hyperslab.Pipeline.write).parameters
+    assert list(written) == ["self", "dest", *WRITE_OPTIONS, "more"]
 
 
 def test_a_pipeline_shows_built_ins_as_they_are_called() -> None:
@@ -380,6 +398,12 @@ def test_a_setting_that_is_none_is_refused_as_python_does() -> None:
     pipeline = hyperslab.Pipeline(ANATOMICAL)
     with pytest.raises(TypeError, match=r"run\(\) has no setting 'blcks' .did you mean 'blocks'"):
         hyperslab.run(pipeline, blcks=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^compute\(\) has no setting 'boundary': it .* Pipeline\("):
+        pipeline.compute(boundary="nearest")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^run\(\) has no setting 'halo': it belongs to map\("):
+        hyperslab.run(pipeline, halo=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^write\(\) has no option 'workers': it .* run\(pipe"):
+        pipeline.write("out", workers=2)
 
 
 def test_a_failure_is_told_in_the_words_of_who_called(tmp_path: Path) -> None:
