@@ -235,7 +235,7 @@ def _map(job: Job, state: State, number: int) -> None:
     try:
         state.made = checked(returned, block, job, number, state.task)
     except BlockError as error:
-        locate(error, function)
+        locate(error, function, returned, block)
         raise
     state.blocks[0] = state.made[0]
 
