@@ -64,7 +64,7 @@ class Result:
     done: int = 0
     "Tasks that have succeeded, those of earlier submissions included."
     unreported: str = ""
-    "Why the report could not be written, and what writes it; '' where it was, or was not asked for."
+    "Why the report could not be written, and what writes it; '' where that is not so."
 
     @property
     def ok(self) -> bool:

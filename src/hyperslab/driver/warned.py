@@ -1,5 +1,5 @@
-"""Warned: who calls from Python is warned at the line of the call, of wrong data and of a report that
-could not be written.
+"""Warned: who calls from Python is warned at the line of the call, of wrong data and of a report
+that could not be written.
 
 The command line says the same itself, also where it is to be quiet.
 """

@@ -402,7 +402,7 @@ def test_a_setting_that_is_none_is_refused_as_python_does() -> None:
         pipeline.compute(boundary="nearest")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^run\(\) has no setting 'halo': it belongs to map\("):
         hyperslab.run(pipeline, halo=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^write\(\) has no option 'workers': it .* run\(pipe"):
+    with pytest.raises(TypeError, match=r"^write\(\) has no option 'workers': it .* run\("):
         pipeline.write("out", workers=2)
 
 

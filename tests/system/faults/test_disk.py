@@ -94,7 +94,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) ->
 
 
 class Filling(Quiet):
-    """Fills a disk when it is told something: that the run, which owns its folder, has made some."""
+    """Fills a disk when it is told something: that the run has made folders."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
