@@ -111,9 +111,7 @@ def test_a_run_that_never_began_leaves_nothing_on_a_full_disk(tmp_path: Path) ->
             DoesNotFit,
             match=r"the disk of \S+ is full: the outputs take .* and the records about .*\d free",
         ):
-            run(
-                pipeline.write(disk.seen / "new" / "out"), progress=Filling(disk), engine="serial"
-            )
+            run(pipeline.write(disk.seen / "new" / "out"), progress=Filling(disk), engine="serial")
         assert {path.name for path in disk.seen.iterdir()} == {"filler", "mounted"}
 
 
