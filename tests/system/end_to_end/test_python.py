@@ -491,6 +491,29 @@ def test_a_mosaic_and_a_concatenation_by_name(tmp_path: Path) -> None:
     )
     assert result.value == (0 + 1 + 2) * 8
     assert joined.wholes[0].shape == (2, 2, 6)
+    assert len(joined) == 1
+    with pytest.raises(UsageError, match=r"this array lies in 3 files: .* hyperslab\.to_dask"):
+        hyperslab.open(joined)
+
+
+def test_what_was_gathered_is_a_sequence_of_arrays(tmp_path: Path) -> None:
+    for number in range(4):
+        save(tmp_path / f"{number}.nii", np.full((2, 2, 2), number, np.int16))
+    found = hyperslab.gather(tmp_path)
+    assert len(found) == 4
+    assert [hyperslab.open(one)[0, 0, 0] for one in found] == [0, 1, 2, 3]
+    assert hyperslab.open(found[-1])[1, 1, 1] == 3
+    total = hyperslab.Pipeline(found[1:3]).reduce(functions.TOTAL).compute(engine="serial")
+    assert total == (1 + 2) * 8
+    assert [whole.name for whole in found[1:3].wholes] == ["1", "2"]
+    with pytest.raises(IndexError):
+        found[4]
+    with pytest.raises(IndexError, match="no array in this slice"):
+        found[4:]
+    with pytest.raises(TypeError, match=r"by the number of an array.*hyperslab\.to_dask"):
+        found[0, 1]  # type: ignore[index]
+    with pytest.raises(UsageError, match=r"4 arrays: open one of them, as in hyperslab\.open"):
+        hyperslab.open(found)
 
 
 def test_the_example_functions_work_from_python(tmp_path: Path) -> None:

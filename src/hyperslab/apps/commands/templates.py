@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hyperslab import formats
-from hyperslab.arrays.sets import unique_names
+from hyperslab.arrays.naming import unique_names
 from hyperslab.blocks.gathering import natural
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
