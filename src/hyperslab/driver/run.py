@@ -23,6 +23,7 @@ from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
+from hyperslab.driver.odd import odd_sentence
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, asked, prepare
 from hyperslab.driver.probed import look_up, used_storage
@@ -388,6 +389,8 @@ class Driver(Rounds):
             "load": self.load,
             "storage": self.storage,
         }
+        if odd := odd_sentence(self.outcomes, self.pipeline, self.products.label):
+            meta["odd_values"] = odd
         if staged := self.staging.record():
             meta["staging"] = staged
         if queued := self.engine.queued():

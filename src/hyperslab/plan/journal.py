@@ -257,6 +257,8 @@ def encode(outcome: Outcome) -> bytes:
         "slot": outcome.slot,
         "max_rss": outcome.max_rss,
     }
+    if outcome.odd:
+        record["odd"] = outcome.odd
     if outcome.ran is not None:
         record["ran"] = asdict(outcome.ran)
     return _line(record)

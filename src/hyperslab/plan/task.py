@@ -173,6 +173,10 @@ class Outcome:
     "Peak resident memory of the worker so far, bytes."
     ran: Ran | None = None
     "How its command has ended; None where it is none, or could not be started."
+    odd: int = 0
+    """About how many of the values that its functions have made are NaN or infinite, where none of
+    those that they were given seemed to be.
+    """
 
 
 @dataclass(slots=True)
@@ -191,6 +195,10 @@ class State:
     is_staged: bool = False
     "Whether what it wrote is on the way to its files: on the fast tier, or in a private folder."
     ran: Ran | None = None
+    was_odd: bool = False
+    "Whether some of the values that the functions are given are NaN or infinite."
+    odd: int = 0
+    "About how many of those that they have made are."
 
 
 def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:
