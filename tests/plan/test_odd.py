@@ -45,9 +45,9 @@ def test_a_function_that_makes_them_is_told_of(tmp_path: Path) -> None:
     number = float(told.split()[1].replace(",", ""))
     assert number == pytest.approx(made, rel=0.15)
     assert " of the values that with_zeros made are NaN or infinite, where a look at" in told
-    assert told.endswith("the first of them in memory:[0:10, 0:36, 0:30]")
+    assert told.endswith("the first of them in array[0:10, 0:36, 0:30]")
     late = np.where(np.arange(40)[:, None, None] < 20, 2, VALUES)
-    assert noted(late, tmp_path / "b").endswith("in memory:[20:30, 0:36, 0:30]")
+    assert noted(late, tmp_path / "b").endswith("in array[20:30, 0:36, 0:30]")
     assert noted(np.full_like(VALUES, 2), tmp_path / "c") == ""
     assert noted(np.where(VALUES < 1.5, np.nan, VALUES), tmp_path / "d") == "", "it had them"
 

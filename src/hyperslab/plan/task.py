@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.naming import IN_MEMORY
 from hyperslab.arrays.sets import Piece, Whole
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
@@ -38,6 +39,8 @@ Merge = Callable[[Any, Any], Any]
 
 def label_of(source: ArraySource) -> str:
     """What a source is called in messages: path::dataset."""
+    if source.data is not None:
+        return IN_MEMORY
     if not source.name:
         return source.url
     return f"{source.url}::{source.name}"

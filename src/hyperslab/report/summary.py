@@ -202,8 +202,8 @@ def summarise(trace: Trace) -> Summary:
     """Derive the numbers of a run from its trace.
 
     Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes, the
-    warning of its run, odd_values, span_cost_ns (CPU time of one span), cpu_ns (CPU time of the run) and
-    max_rss (bytes by worker).
+    warning of its run, odd_values, span_cost_ns (CPU time of one span), cpu_ns (CPU time of the
+    run) and max_rss (bytes by worker).
     """
     by_slot = lanes(trace)
     when = window(trace)
