@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.plan.promise import Promise
@@ -47,18 +49,19 @@ def promises_of(
 def resized_axes(
     halo: Sequence[int], blocks: Sequence[Array], returned: Sequence[dict[str, Array]]
 ) -> dict[str, set[int]]:
-    """Axes of the block that an array has, with a number of elements more or less that is the same
-    in both samples, by the names of arrays.
+    """Axes of two blocks, of other extents in each, that an array has with a number of elements
+    more or less which is the same in both; by the names of arrays.
     """
+    first, second = returned
     found = {}
-    for name in set(returned[0]).intersection(returned[1]):
-        more = []
-        for block, arrays in zip(blocks, returned, strict=True):
-            pairs = zip(arrays[name].shape, block.shape, strict=False)
-            more.append([made - given for made, given in pairs])
-        is_like_block = all(arrays[name].ndim == blocks[0].ndim for arrays in returned)
-        if is_like_block and more[0] == more[1]:
-            found[name] = {axis for axis, n in enumerate(more[0]) if n and not halo[axis]}
+    for name in set(first).intersection(second):
+        pairs = list(zip((first[name], second[name]), blocks, strict=True))
+        if any(array.ndim != block.ndim for array, block in pairs):
+            continue
+        more, other = (np.subtract(array.shape, block.shape) for array, block in pairs)
+        differ = np.not_equal(blocks[0].shape, blocks[1].shape)
+        is_resized = (more == other) & (more != 0) & differ & (np.array(halo) == 0)
+        found[name] = set(np.flatnonzero(is_resized).tolist())
     return found
 
 

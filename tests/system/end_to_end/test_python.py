@@ -352,6 +352,10 @@ def _any(block: Array, **more: int) -> Array:
     return block + np.int16(len(more))
 
 
+def _of_two_shapes(block: Array) -> tuple[Array, Array]:
+    return block, block[1:]
+
+
 def _needing(block: Array, level: int) -> Array:
     return block * np.int16(level)
 
@@ -417,6 +421,18 @@ def test_a_failed_computation_does_not_advise_to_resume() -> None:
     with pytest.raises(hyperslab.TasksFailed, match=r"then call compute\(\) again") as raised:
         pipeline.compute(engine="serial")
     assert "resume" not in str(raised.value)
+
+
+def test_of_several_arrays_the_shapes_are_told() -> None:
+    pipeline = hyperslab.Pipeline(np.zeros((4, 5, 6)))
+    with pytest.raises(
+        hyperslab.TasksFailed, match=r"a tuple of shapes \(4, 5, 6\) and \(3, 5, 6\), not one"
+    ):
+        pipeline.map(_of_two_shapes).compute(engine="serial")
+    with pytest.raises(
+        hyperslab.TasksFailed, match=r"as 'b' a block of shape \(3, 5, 6\), not \(4, 5, 6\)"
+    ):
+        pipeline.map(_of_two_shapes, outputs=["a", "b"]).compute(engine="serial")
 
 
 def test_computing_gives_an_array() -> None:
