@@ -368,6 +368,21 @@ class Driver(Rounds):
         """When the run began, could run tasks, and ended."""
         return Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
 
+    def _meta(self) -> dict[str, Any]:
+        """What a reader of the trace has to know of the run."""
+        meta = {
+            **self._named(),
+            "moved_nbytes": moved_bytes(self.folder),
+            "plan": self.plan.fingerprint,
+            "run": asked(self.prepared, self.options),
+            "load": self.load,
+            "storage": self.storage,
+            "odd_values": odd_sentence(self.outcomes, self.pipeline, self.products.label),
+        }
+        if staged := self.staging.record():
+            meta["staging"] = staged
+        return meta
+
     def _keep_records(self) -> Result:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
         for them.
@@ -381,18 +396,7 @@ class Driver(Rounds):
         self.products.secure()
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = self.moments()
-        meta = {
-            **self._named(),
-            "moved_nbytes": moved_bytes(self.folder),
-            "plan": self.plan.fingerprint,
-            "run": asked(self.prepared, self.options),
-            "load": self.load,
-            "storage": self.storage,
-        }
-        if odd := odd_sentence(self.outcomes, self.pipeline, self.products.label):
-            meta["odd_values"] = odd
-        if staged := self.staging.record():
-            meta["staging"] = staged
+        meta = self._meta()
         if queued := self.engine.queued():
             meta["queue"] = asdict(queued)
             moments = moments.ready_at(queued.first_ns)

@@ -1,6 +1,6 @@
 """Keywords: by which call each option of a pipeline, or of its run, is taken.
 
-Held by tests/system/end_to_end/test_python.py, which compares them with the signatures.
+Held by tests/system/end_to_end/test_python_words.py, which compares them with the signatures.
 """
 
 from __future__ import annotations
