@@ -36,12 +36,12 @@ class Promise:
     "Axes of the block that the array no longer has."
     new_axis: tuple[tuple[int, int], ...] = ()
     "Position and length of every axis that the block does not have."
+    is_asked: bool = field(default=False, compare=False)
+    "Whether a user has asked for the dtype, to which values are converted where they fit."
     continued: tuple[int, ...] = ()
     """Axes of the block that are dropped, and new in the same place, as they got longer or shorter:
     such an axis keeps its name and how far its samples lie apart.
     """
-    is_asked: bool = field(default=False, compare=False)
-    "Whether a user has asked for the dtype, to which values are converted where they fit."
 
     @property
     def changes_axes(self) -> bool:
