@@ -117,8 +117,8 @@ def save_records(
         plan = load_record(folder / "plan.json", NO_REPORT)
         told = (tuple(failures), state, plan, ended_early, traffic)
         records = Records(folder, trace, summary, title, facts, *told)
-        write_report(records, folder / PAGE)
-    return summary
+        return Saved(summary, try_report(records))
+    return Saved(summary)
 
 
 def add_to_trace(folder: Path, name: str, value: Any) -> None:
