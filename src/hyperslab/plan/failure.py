@@ -140,7 +140,8 @@ def locate(error: BlockError, function: Any, returned: Any, block: Any) -> None:
     possible = lines
     if inner is function and returned is not block:
         possible = lines - _lines_of_block(code)
-    if len(possible) == 1:
+    is_end = returned is None and len(lines) != 1  # where a function returns nothing
+    if len(possible) == 1 and not is_end:
         error.frame = _frame(code, *possible)
         return
     more = "it has no 'return' with a value"
@@ -163,16 +164,21 @@ def _lines_of_block(code: CodeType) -> set[int]:
     if not code.co_argcount or code.co_varnames[0] in names:
         return set()
     others = set()
-    for line, before, step in _returns(code):
+    for line, before, step in _returns(code, ("SWAP", "POP_TOP")):
         is_loaded = before.opname.startswith("LOAD_FAST") and before.argval == code.co_varnames[0]
         if step.is_jump_target or not is_loaded:
             others.add(line)
     return _lines_of_returns(code) - others
 
 
-def _returns(code: CodeType) -> Iterator[tuple[int, dis.Instruction, dis.Instruction]]:
-    """Every step of bytecode that returns a value, with its line and the step before it."""
-    for before, step in itertools.pairwise(dis.get_instructions(code)):
+def _returns(
+    code: CodeType, tidying: Sequence[str] = ()
+) -> Iterator[tuple[int, dis.Instruction, dis.Instruction]]:
+    """Every step of bytecode that returns a value, with its line and the step before it, but for
+    those that are `tidying`, as steps out of a loop are.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in tidying]
+    for before, step in itertools.pairwise(steps):
         line = step.positions.lineno if step.positions else None
         if line and step.opname in ("RETURN_VALUE", "RETURN_CONST") and _has_value(before, step):
             yield line, before, step

@@ -107,11 +107,12 @@ class Filling(Quiet):
 def test_a_run_that_never_began_leaves_nothing_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", MIB) as disk:
         pipeline = Pipeline(np.zeros((4, 4, 4))).map(f"{FUNCTIONS}:add")
-        with pytest.raises(
-            DoesNotFit,
-            match=r"the disk of \S+ is full: the outputs take .* and the records about .*\d free",
-        ):
-            run(pipeline.write(disk.seen / "new" / "out"), progress=Filling(disk), engine="serial")
+        full = (
+            r"the disk of \S+ is full: the outputs take .* and the records about .*, with 0 B free"
+        )
+        made = pipeline.write(disk.seen / "new" / "out")
+        with pytest.raises(DoesNotFit, match=full):
+            run(made, progress=Filling(disk), engine="serial")
         assert {path.name for path in disk.seen.iterdir()} == {"filler", "mounted"}
 
 

@@ -279,10 +279,10 @@ def _unit_of_space(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
 
 def _said(value: Any) -> Hashable:
     """A value of an attribute; None of an empty text or list, which says as little as none."""
-    if isinstance(value, np.ndarray) and not value.size:
-        return None
     plain = _plain(value)
-    if plain in ("", ()):
+    if isinstance(plain, str) and not plain:
+        return None
+    if isinstance(value, list | tuple | np.ndarray) and not np.size(value):
         return None
     return plain
 
