@@ -89,7 +89,7 @@ def test_planes_that_are_counted_by_twos_or_threes_are_told() -> None:
     for step in (2, 3):
 
         def thinned(block: Array, step: int) -> Array:
-            return block * (np.arange(len(block)) % step == 0)[:, None, None]
+            return np.asarray(block * (np.arange(len(block)) % step == 0)[:, None, None])
 
         found = check_locality(Pipeline(noise((64, 5, 4))).map(thinned, step=step))
         assert [difference.axis for difference in found.differences] == [0]

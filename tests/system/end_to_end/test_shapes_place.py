@@ -48,10 +48,11 @@ def codes(path: Path) -> tuple[int, int]:
 
 def test_a_series_that_gets_shorter_keeps_its_step_in_time(tmp_path: Path) -> None:
     """As by numpy.diff; every second volume is another axis, of which nothing is known."""
-    image = nib.Nifti1Image(np.zeros((3, 4, 5, 9), np.int16), np.diag([2.0, 3, 4, 1]))  # type: ignore[no-untyped-call]
+    affine = np.diag([2.0, 3, 4, 1])
+    image: Any = nib.Nifti1Image(np.zeros((3, 4, 5, 9), np.int16), affine)  # type: ignore[no-untyped-call]
     image.header.set_xyzt_units("mm", "sec")
     image.header.set_zooms((2.0, 3.0, 4.0, 2.5))
-    nib.save(image, tmp_path / "bold.nii")  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "bold.nii")
     functions = {
         "shorter": lambda block: np.diff(block, axis=3),
         "other": lambda block: block[..., ::2],
