@@ -9,7 +9,7 @@ import pytest
 
 import hyperslab
 from hyperslab.arrays import Array
-from hyperslab.plan.odd import MOST_VALUES, odd_values
+from hyperslab.plan.odd import MOST_VALUES, odd_values, stands_for
 from tests.system.end_to_end.command import call, save, succeed
 
 VALUES = np.random.default_rng(0).uniform(1, 2, (40, 36, 30))
@@ -26,6 +26,14 @@ def test_few_values_all_over_a_block_are_looked_at(shape: tuple[int, ...]) -> No
     if block.size <= MOST_VALUES:
         assert odd_values(half) == exact
     assert odd_values(half) == pytest.approx(exact, rel=0.1)
+
+
+def test_of_many_small_blocks_some_stand_for_all() -> None:
+    small = [stands_for(number, 2**20) for number in range(10_256)]
+    assert small[:256] == [1] * 256
+    assert sum(small[256:]) == 10_000
+    assert sum(number > 0 for number in small[256:]) == 2500
+    assert [stands_for(number, 2**23) for number in range(1000)] == [1] * 1000
 
 
 def with_zeros(block: Array) -> Array:
@@ -45,7 +53,7 @@ def test_a_function_that_makes_them_is_told_of(tmp_path: Path) -> None:
     number = float(told.split()[1].replace(",", ""))
     assert number == pytest.approx(made, rel=0.15)
     assert " of the values that with_zeros made are NaN or infinite, where a look at" in told
-    assert told.endswith("the first of them in array[0:10, 0:36, 0:30]")
+    assert told.endswith("first seen in array[0:10, 0:36, 0:30]")
     late = np.where(np.arange(40)[:, None, None] < 20, 2, VALUES)
     assert noted(late, tmp_path / "b").endswith("in array[20:30, 0:36, 0:30]")
     assert noted(np.full_like(VALUES, 2), tmp_path / "c") == ""

@@ -21,5 +21,5 @@ def odd_sentence(
     total = float(f"{sum(made.values()):.2g}")
     return (
         f"about {total:,.0f} of the values that {names} made are NaN or infinite, where a look at"
-        f" what it was given found none; the first of them in {label(min(made))}"
+        f" what it was given found none; first seen in {label(min(made))}"
     )

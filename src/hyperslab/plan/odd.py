@@ -1,8 +1,9 @@
 """Odd values: about how many of a block are NaN or infinite, by a look at few of them.
 
-A pass over the whole block would take some ten times what is allowed for it, 1 % of writing the
-block into the page cache; a look at a thousand values in the whole block stays far below. What is
-rare is not seen by it. Held by tests/plan/test_odd.py.
+Counting may take 1 % of writing a block into the page cache. Measured with float32, a pass over all
+of it takes 20 to 90 % of that, a look at a thousand values, before and after the function, 12
+microseconds: 0.16 % of writing 16 MB, but 4 % of 1 MB. So of many small blocks some are looked at,
+which stand for the others. What is rare is not seen. Held by tests/plan/test_odd.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,20 @@ from hyperslab.arrays import Array
 
 MOST_VALUES = 1024
 "Values of a block that are looked at."
+_NBYTES = 4 << 20
+"Bytes of blocks for which one is looked at."
+_FIRST = 256
+"Blocks that are looked at in any case, the first ones: a run of few is over before that counts."
+
+
+def stands_for(number: int, nbytes: int) -> int:
+    """Number of blocks for which the one of this number and size is looked at; 0: it is not."""
+    if number < _FIRST:
+        return 1
+    every = math.ceil(_NBYTES / max(1, nbytes))
+    if number % every:
+        return 0
+    return every
 
 
 def odd_values(block: Array) -> int:

@@ -32,7 +32,7 @@ from hyperslab.plan.failing import CommandFailed
 from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
-from hyperslab.plan.odd import odd_values
+from hyperslab.plan.odd import odd_values, stands_for
 from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.returned import checked
 from hyperslab.plan.task import Job, Outcome, State, Status, StepFunction, Task
@@ -233,7 +233,9 @@ def _map(job: Job, state: State, number: int) -> None:
     step, block = job.steps[number], state.blocks[0]
     function = _loaded(step.ref)
     if number == 0:  # before the function may change it
-        state.was_odd = odd_values(block) > 0
+        state.stands_for = stands_for(state.task.id, block.nbytes)
+        if state.stands_for and odd_values(block):
+            state.stands_for = 0
     with span("compute"):
         returned = _call(function, step.ref.params, job, state)
     try:
@@ -339,8 +341,8 @@ def _trim(job: Job, state: State) -> None:
 
 def _write(job: Job, state: State) -> None:
     _trim(job, state)
-    if job.steps and not state.was_odd:
-        state.odd = sum(map(odd_values, state.made))
+    if state.stands_for:
+        state.odd = state.stands_for * sum(map(odd_values, state.made))
     state.outputs = delivery.stage(job, state.task, state.made)
     state.is_staged = bool(state.outputs)
     if not state.is_staged:

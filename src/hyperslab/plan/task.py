@@ -198,10 +198,10 @@ class State:
     is_staged: bool = False
     "Whether what it wrote is on the way to its files: on the fast tier, or in a private folder."
     ran: Ran | None = None
-    was_odd: bool = False
-    "Whether some of the values that the functions are given are NaN or infinite."
+    stands_for: int = 0
+    "Number of blocks for which this one is looked at, for NaN and infinite values; 0: it is not."
     odd: int = 0
-    "About how many of those that they have made are."
+    "About how many of the values that the functions of these blocks have made are."
 
 
 def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:
