@@ -71,7 +71,13 @@ def test_an_affine_that_is_elsewhere(by: float, is_told: bool, tmp_path: Path) -
 
 def test_an_empty_text_says_as_little_as_none(tmp_path: Path) -> None:
     plain = save_h5(tmp_path / "plain.h5")
-    empty = save_h5(tmp_path / "empty.h5", description="", units="", history=np.zeros(0))
+    nothing: dict[str, Any] = {
+        "description": "",
+        "units": "",
+        "history": np.zeros(0),
+        "time_units": "unknown",
+    }
+    empty = save_h5(tmp_path / "empty.h5", **nothing)
     assert differing(plain, empty) == {}
     told = save_h5(tmp_path / "told.h5", description="T1", units="mm")
     assert differing(empty, told) == {

@@ -247,8 +247,15 @@ def _saying_nothing(source: ArraySource) -> set[str]:
 
 
 def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:
-    """The difference in an attribute."""
-    return _field(what, a, b, lambda source: _said(source.header.attributes.get(name)), _say)
+    """The difference in an attribute; a unit that is unknown is none."""
+
+    def take(source: ArraySource) -> Hashable:
+        said = _said(source.header.attributes.get(name))
+        if name.endswith("units") and said == "unknown":
+            return None
+        return said
+
+    return _field(what, a, b, take, _say)
 
 
 def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
