@@ -44,7 +44,6 @@ ROOMS = {
 LEAVES = {
     "__init__",
     "accesses",
-    "classes",
     "columns",
     "errors",
     "markup",

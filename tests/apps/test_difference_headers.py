@@ -69,6 +69,23 @@ def test_an_affine_that_is_elsewhere(by: float, is_told: bool, tmp_path: Path) -
         assert one.detail == f"corners up to {by:.4g} mm apart, tolerated are 0.0007 mm"
 
 
+def test_an_empty_text_says_as_little_as_none(tmp_path: Path) -> None:
+    plain = save_h5(tmp_path / "plain.h5")
+    nothing: dict[str, Any] = {
+        "description": "",
+        "units": "",
+        "history": np.zeros(0),
+        "time_units": "unknown",
+    }
+    empty = save_h5(tmp_path / "empty.h5", **nothing)
+    assert differing(plain, empty) == {}
+    told = save_h5(tmp_path / "told.h5", description="T1", units="mm")
+    assert differing(empty, told) == {
+        "attribute description": ("none", "T1"),
+        "units": ("none", "mm"),
+    }
+
+
 def test_micrometres_are_not_rounded_away(tmp_path: Path) -> None:
     fine = np.diag([5e-4, 5e-4, 5e-4, 1])
     beside = fine.copy()

@@ -12,7 +12,7 @@ from scipy import ndimage
 
 import hyperslab
 from hyperslab import Pipeline, workloads
-from hyperslab.apps.locality import check_locality
+from hyperslab.apps.locality import check_locality, cut_of
 from hyperslab.arrays import Array
 from hyperslab.errors import BlockError, UsageError
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, real_values_of
@@ -73,8 +73,8 @@ def test_a_gaussian_without_a_halo_is_told_with_the_halo_that_it_needs() -> None
     whole = gaussian(values[found.window.slices()])
     for difference in found.differences:
         assert difference.reach == 8
-        half = found.window.count[difference.axis] // 2
-        parts = np.split(values[found.window.slices()], [half], difference.axis)
+        cut_at = cut_of(found.window.count[difference.axis])
+        parts = np.split(values[found.window.slices()], [cut_at], difference.axis)
         cut = np.concatenate([gaussian(part) for part in parts], difference.axis)
         assert difference.largest == np.abs(whole - cut).max()
         assert difference.elements == np.count_nonzero(whole != cut)
@@ -82,6 +82,20 @@ def test_a_gaussian_without_a_halo_is_told_with_the_halo_that_it_needs() -> None
         assert (difference.whole, difference.cut) == (whole[place], cut[place])
     assert check_locality(Pipeline(values).map(gaussian, halo=8)).ok
     assert check_locality(Pipeline(values).map(gaussian, halo=5)).enough == (8, 8, 8)
+
+
+def test_planes_that_are_counted_by_twos_or_threes_are_told() -> None:
+    """Which a cut after 32 planes, or after 33, does not show."""
+    for step in (2, 3):
+
+        def thinned(block: Array, step: int) -> Array:
+            return np.asarray(block * (np.arange(len(block)) % step == 0)[:, None, None])
+
+        found = check_locality(Pipeline(noise((64, 5, 4))).map(thinned, step=step))
+        assert [difference.axis for difference in found.differences] == [0]
+    assert [cut_of(extent) for extent in (2, 3, 4, 5, 6, 7, 40, 60, 64)] == [
+        *(1, 2, 3, 3, 3, 5, 23, 31, 35)
+    ]
 
 
 def test_what_is_voxel_by_voxel_is_local() -> None:

@@ -83,6 +83,16 @@ def test_axes_along_which_blocks_decide_are_found(function: Any, axes: tuple[int
     assert dependent(function, uncut=axes) == ()
 
 
+def mirrored_if_short(block: Array) -> Array:
+    if block.shape[3] > 4:
+        raise ValueError("too long")
+    return block[..., ::-1]
+
+
+def test_a_mirror_is_found_along_an_axis_of_four_planes() -> None:
+    assert dependent(mirrored_if_short, values=NOISE[..., :4]) == (3,)
+
+
 def peaked(block: Array) -> Array:
     peak = np.unravel_index(block.argmax(), block.shape)
     return np.asarray(block * np.hypot.reduce(peak))

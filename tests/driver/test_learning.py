@@ -17,7 +17,8 @@ import pytest
 from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.driver import learning
-from hyperslab.driver.learning import learned, matched
+from hyperslab.driver.inferred import matched
+from hyperslab.driver.learning import learned
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.run import run
@@ -79,6 +80,15 @@ def test_axes_that_must_be_whole_are_tried(series: Path) -> None:
         return np.asarray(block @ np.arange(6.0))
 
     assert promises(series, of_six) == (Promise(dtype="float64", drop_axis=(3,)),)
+
+
+def test_an_axis_that_gets_shorter_by_any_length_is_the_same(series: Path) -> None:
+    shorter = Promise(drop_axis=(3,), new_axis=((3, 5),), continued=(3,))
+    assert promises(series, lambda block: np.diff(block, axis=3)) == (shorter,)
+    other = Promise(drop_axis=(3,), new_axis=((3, 3),))
+    assert promises(series, lambda block: block[..., ::2]) == (other,)
+    (both,) = promises(series, lambda block: {"a": block[..., :-1] + 0.5})
+    assert (both.name, both.continued) == ("a", (3,))
 
 
 def _leave(_: Array) -> Array:

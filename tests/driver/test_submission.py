@@ -8,8 +8,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import hyperslab
 from hyperslab.driver.submission import load_records, provenance
 from hyperslab.errors import UsageError
 from hyperslab.redaction import redact
@@ -20,6 +22,15 @@ FAILING = """
 def fail(block, slab):
     if slab.start[0]:
         raise ValueError("a bad block <b>")
+    return block
+"""
+
+TAKING = """
+from pathlib import Path
+
+def take_the_name_of_the_page(block, out):
+    for folder in Path(out).glob(".hyperslab/run-*"):
+        (folder / "report.html").mkdir(exist_ok=True)
     return block
 """
 
@@ -70,6 +81,31 @@ def test_a_trace_of_an_earlier_version_is_told_what_its_engine_is(ran: Path) -> 
     del about["trace"]
     save_record(folder / "provenance.json", about)
     assert load_records(ran).trace.meta["run"] == run
+
+
+def test_a_page_that_cannot_be_written_fails_no_run(tmp_path: Path) -> None:
+    function = f"{tmp_path}/mine.py:take_the_name_of_the_page"
+    (tmp_path / "mine.py").write_text(TAKING)
+    out = tmp_path / "out"
+    flags = ("-o", out, "-p", f"out={out}", "--engine", "serial", "-q")
+    done = call("run", function, ANATOMICAL, *flags)
+    folder = out / ".hyperslab" / "run-0001"
+    assert done.code == 0, done
+    assert "warning    the report could not be written (IsADirectoryError: " in done.err
+    assert f"'hyperslab report {folder}' writes it" in done.err
+    assert load_records(out).state == "done"
+    assert succeed("verify", out)
+    (folder / "report.html").rmdir()
+    succeed("report", folder)
+    assert (folder / "report.html").is_file()
+
+    other = tmp_path / "other"
+    pipeline = hyperslab.Pipeline(np.zeros((4, 4))).map(function, out=str(other)).write(other)
+    with pytest.warns(UserWarning, match="the report could not be written"):
+        result = hyperslab.run(pipeline, engine="serial")
+    assert result.ok
+    assert "IsADirectoryError" in result.unreported
+    assert result.page is None
 
 
 def test_the_page_may_be_left_for_later(tmp_path: Path) -> None:

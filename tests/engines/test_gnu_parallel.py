@@ -441,7 +441,7 @@ def test_a_way_to_reach_hosts_that_no_shell_reads_is_a_sentence(
     tmp_path: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(program.SSH, "ssh 'x")
-    with pytest.raises(UsageError, match=r"^PARALLEL_SSH=ssh 'x: No closing quotation; write it"):
+    with pytest.raises(UsageError, match=r"^PARALLEL_SSH=ssh 'x: No closing quotation; check"):
         run(tmp_path, pipeline)
     assert not (tmp_path / "out").exists()
 

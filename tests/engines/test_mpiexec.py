@@ -86,7 +86,10 @@ def test_srun_starts_ranks_where_an_allocation_has_no_mpiexec(
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [("mpiexec 'x", "=mpiexec 'x: No closing quotation; write it"), (" ", " names no command")],
+    [
+        ("mpiexec 'x", "=mpiexec 'x: No closing quotation; check its quotes"),
+        (" ", " names no command"),
+    ],
 )
 def test_a_command_that_no_shell_reads_is_a_sentence(
     bare: Path, monkeypatch: pytest.MonkeyPatch, asked: str, said: str

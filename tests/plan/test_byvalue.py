@@ -73,13 +73,13 @@ def test_failures_name_the_line_of_a_cell_and_of_a_lambda(tmp_path: Path, engine
     with pytest.raises(hyperslab.TasksFailed) as raised:
         cut.compute(engine=engine, blocks="2x1x1")
     (failed,) = raised.value.failures
-    assert (failed.place, failed.text) == ("<cell 4>:6", "return block")
-    assert "(it returns in lines 5 and 6) (<cell 4>:6, in cut: return block)" in str(raised.value)
+    assert (failed.place, failed.text) == ("<cell 4>:5", "return first")
+    assert "name (<cell 4>:5, in cut: return first)" in str(raised.value)
     assert "axes that drop_axis and new_axis name" in str(raised.value)
     assert raised.value.traceback.splitlines()[:3] == [
         "Traceback (most recent call last):",
-        '  File "<cell 4>", line 6, in cut',
-        "    return block",
+        '  File "<cell 4>", line 5, in cut',
+        "    return first",
     ]
     assert raised.value.traceback.count("File ") == 1, "no lines of hyperslab"
     assert "--" not in raised.value.traceback

@@ -103,6 +103,7 @@ def test_every_number_of_a_hand_made_trace() -> None:
         "barrier_s": 0.0,
         "java_gc_s": None,
         "warning": "",
+        "odd_values": "",
     }
 
 

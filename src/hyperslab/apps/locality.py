@@ -4,6 +4,10 @@ Flow: windows of the array, until one shows a difference -> what the function ma
 block, and in two along each axis -> where these differ, by how much, and how far from the cut ->
 the halo that makes them equal, tried on the same window. Everything is done in this process, by
 the steps of a run.
+
+What it cannot see: numbers of planes or voxels that a function knows by itself (`block[90:]`, the
+length of the whole array) and that the samples do not reach; values that are elsewhere; a function
+that reads the array itself.
 """
 
 from __future__ import annotations
@@ -360,11 +364,12 @@ class _Trial:
         place = np.unravel_index(int(np.argmax(apart)), apart.shape)
         made = self.pipeline.axes[number]
         position = made.kept.index(axis)
-        middle = whole.shape[position] // 2
+        cut_at = cut_of(whole.shape[position])
         others = tuple(other for other in range(odd.ndim) if other != position)
         start = made.pick(self.window.start, (0,) * made.ndim)
         planes = np.flatnonzero(odd.any(axis=others))
-        reach = int(max(middle - planes.min(), planes.max() - middle + 1))
+        reach = int(max(cut_at - planes.min(), planes.max() - cut_at + 1))
+        shorter = min(cut_at, whole.shape[position] - cut_at)
         largest = float(apart.max())
         return Difference(
             axis=axis,
@@ -375,7 +380,7 @@ class _Trial:
             whole=whole[place],
             cut=cut[place],
             reach=reach,
-            has_bound=reach < _FAR * middle,
+            has_bound=reach < _FAR * shorter,
             is_rounding=not is_more.any(),
         )
 
@@ -406,14 +411,26 @@ def _rounding(values: Array) -> float:
     return share * float(finite.max(initial=0))
 
 
+def cut_of(extent: int) -> int:
+    """Where an axis is cut in two: behind its middle, if there is a place for that, by a number
+    that is no multiple of 2 or 3, else by an odd one. What counts planes by twos or threes then
+    makes something else of the second part, and neither half is like the other.
+    """
+    middle = math.ceil(extent / 2)
+    places = range(middle, extent - max(1, extent // 3) + 1)
+    odd = [place for place in places if place % 2]
+    best = [place for place in odd if place % 3]
+    return next(iter([*best, *odd]), middle)
+
+
 def _made(pipeline: Pipeline, window: Hyperslab, axis: int | None) -> Arrays:
-    parts = [1] * pipeline.source.ndim
+    parts = list(window.count)
     if axis is not None:
-        parts[axis] = 2
+        parts[axis] = cut_of(window.count[axis])
     over = pipeline.altered(
         end=None, region=region_of([slice(*ends) for ends in zip(*window.bounds, strict=True)])
     ).write("nowhere", HOLDS_ANY, "blocks")
-    plan = compile_plan(over, Rule("blocks", tuple(parts)), Budget(2**62, 1))
+    plan = compile_plan(over, Rule("block-shape", tuple(parts)), Budget(2**62, 1))
     (stage,) = plan.stages
     blocks = {task.core.start: _made_of(stage.job, task) for task in stage.tasks}
     joined = {}

@@ -21,6 +21,10 @@ class Axes:
     "Axis of the other array that each one is; None: a new one."
     lengths: tuple[int, ...]
     "Extent of each new axis, 0 for the others."
+    continued: tuple[tuple[int, int], ...] = ()
+    """Position of each new axis that is another made longer or shorter, as by numpy.diff, and that
+    axis of the other array: its samples lie as far apart.
+    """
 
     @classmethod
     def same(cls, ndim: int) -> Self:
@@ -28,20 +32,32 @@ class Axes:
         return cls(tuple(range(ndim)), (0,) * ndim)
 
     @classmethod
-    def changed(cls, ndim: int, drop: Sequence[int], new: Mapping[int, int]) -> Self:
+    def changed(
+        cls,
+        ndim: int,
+        drop: Sequence[int],
+        new: Mapping[int, int],
+        continued: Sequence[tuple[int, int]] = (),
+    ) -> Self:
         """The axes without some, then with new ones at these positions of the result (position ->
-        length).
+        length), of which some continue others.
         """
         kept: list[int | None] = [axis for axis in range(ndim) if axis not in drop]
         lengths = [0] * len(kept)
         for position, length in sorted(new.items()):
             kept.insert(position, None)
             lengths.insert(position, length)
-        return cls(tuple(kept), tuple(lengths))
+        return cls(tuple(kept), tuple(lengths), tuple(continued))
 
     @property
     def ndim(self) -> int:
         return len(self.kept)
+
+    @property
+    def told(self) -> tuple[int | None, ...]:
+        """Axis of the other array by which each one is named, and its samples are spaced."""
+        known = dict(self.continued)
+        return tuple(known.get(position, axis) for position, axis in enumerate(self.kept))
 
     def is_same(self, ndim: int) -> bool:
         """Whether these are all axes of an array of `ndim`, and no others."""
@@ -84,7 +100,14 @@ class Axes:
             else:
                 kept.append(first.kept[axis])
                 lengths.append(first.lengths[axis])
-        return Axes(tuple(kept), tuple(lengths))
+        continued = []
+        for position, axis in enumerate(self.told):
+            if axis is None or kept[position] is not None:
+                continue
+            of = first.told[axis]
+            if of is not None:
+                continued.append((position, of))
+        return Axes(tuple(kept), tuple(lengths), tuple(continued))
 
 
 def axes_of_space(dims: Sequence[str], ndim: int) -> tuple[int, ...]:

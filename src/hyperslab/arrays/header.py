@@ -214,6 +214,7 @@ class Header:
             origin=_picked(axes, origin, 0.0),
             step=_picked(axes, step, 1.0),
             dims=_names(axes, self.dims),
+            companions=_beside(axes, self.companions, self.dims),
             corner=_corner(axes, self.further(len(shape)), self.corner, FIRST),
             whole_shape=_whole_shape(axes, self.whole_shape, shape),
             axes=axes,
@@ -235,7 +236,17 @@ class Header:
 
 
 def _picked(axes: Axes, values: Sequence[float], new: float) -> tuple[float, ...]:
-    return tuple(new if axis is None else values[axis] for axis in axes.kept)
+    return tuple(new if axis is None else values[axis] for axis in axes.told)
+
+
+def _beside(
+    axes: Axes, companions: Sequence[Companion], dims: Sequence[str]
+) -> tuple[Companion, ...]:
+    """The companions without those along an axis that has become longer or shorter: which of their
+    samples are left is not known.
+    """
+    resized = {dims[axis] for _, axis in axes.continued if axis < len(dims)}
+    return tuple(one for one in companions if resized.isdisjoint(one.dims))
 
 
 def _with_space(moved: Header, before: Header, ndim: int) -> Header:
@@ -256,7 +267,7 @@ def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
     if not dims:
         return ()
     return tuple(
-        f"dim_{position}" if axis is None else dims[axis] for position, axis in enumerate(axes.kept)
+        f"dim_{position}" if axis is None else dims[axis] for position, axis in enumerate(axes.told)
     )
 
 

@@ -11,7 +11,7 @@ import bisect
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -20,17 +20,15 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.affines import is_invertible, is_turned
 from hyperslab.arrays.header import Header
+from hyperslab.arrays.naming import Stem, names_of
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transposition import order_of_space, space_first
 from hyperslab.errors import UsageError
 from hyperslab.redaction import redact
-from hyperslab.storage.location import parts
 from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
-Stem = Callable[[str], str]
-"Function that takes from a file's name the part which names what is made of it."
 
 ORIGIN_TOLERANCE_VOXELS = 0.01
 """Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003
@@ -103,11 +101,49 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class SourceSet:
-    """The sources of one input of a pipeline, and the wholes they make."""
+    """The sources of one input of a pipeline, and the wholes they make.
+
+    As a sequence it holds its arrays, each a SourceSet of its own: `len(found)`, `found[0]`,
+    `found[2:5]`, `for one in found`. Several files that are one array are one of these.
+    """
 
     kind: Kind
     sources: tuple[ArraySource, ...]
     wholes: tuple[Whole, ...]
+
+    def __len__(self) -> int:
+        return len(self.wholes)
+
+    def __iter__(self) -> Iterator[SourceSet]:
+        return (self._only([whole]) for whole in self.wholes)
+
+    def __getitem__(self, number: int | slice) -> SourceSet:
+        """One of the arrays, or some of them. Raises IndexError for a number that none has, and for
+        no array; TypeError for an index of values.
+        """
+        if isinstance(number, slice):
+            chosen = self.wholes[number]
+        elif hasattr(number, "__index__"):
+            chosen = (self.wholes[number],)
+        else:
+            raise TypeError(
+                "sources are indexed by the number of an array, or a slice of such numbers; the"
+                " values of an array by hyperslab.to_dask(sources[0])[...]"
+            )
+        if not chosen:
+            raise IndexError(f"there is no array in this slice of {len(self):,}")
+        return self._only(chosen)
+
+    def _only(self, wholes: Sequence[Whole]) -> SourceSet:
+        """These arrays alone, with their names."""
+        kept = [member.source for whole in wholes for member in whole.members]
+        places = {source: place for place, source in enumerate(kept)}
+        numbered = []
+        for whole in wholes:
+            members = tuple(Member(places[source], box) for source, box in whole.members)
+            numbered.append(replace(whole, members=members))
+        sources = tuple(self.sources[source] for source in kept)
+        return SourceSet(self.kind, sources, tuple(numbered))
 
     @property
     def ndim(self) -> int:
@@ -176,7 +212,7 @@ def independent(sources: Sequence[ArraySource], stem_of: Stem = str) -> SourceSe
     """
     _require_same_ndim(sources)
     wholes = []
-    names = _unique_names(sources, stem_of)
+    names = names_of(sources, stem_of)
     for number, (name, source) in enumerate(zip(names, sources, strict=True)):
         member = Member(number, Hyperslab.full(source.shape))
         wholes.append(Whole(name, source.shape, (member,), _header(source)))
@@ -294,7 +330,7 @@ def _tiled(
     members.sort(key=lambda member: member.box.start[axis : axis + 1])
     name: str = kind
     if len(sources) == 1:
-        (name,) = _unique_names(sources, stem_of)
+        (name,) = names_of(sources, stem_of)
     longest = max(math.prod(box.count[axis : axis + 1]) for box in boxes)
     whole = Whole(name, shape, tuple(members), header, axis, longest)
     return SourceSet(kind, tuple(sources), (whole,))
@@ -455,31 +491,6 @@ def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
             f"{odd.url} has {show_count(odd.ndim, 'dimension')}, {sources[0].url} has"
             f" {sources[0].ndim}: run them one by one"
         )
-
-
-def _unique_names(sources: Sequence[ArraySource], stem_of: Stem) -> list[str]:
-    """A name per source for its outputs."""
-    return unique_names([_stem_parts(source, stem_of) for source in sources])
-
-
-def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """A name per path, of its folders and its file's stem: the stem, with as much of the folders as
-    makes it unique.
-    """
-    for depth in range(1, max(len(p) for p in paths) + 1):
-        names = ["_".join(p[-depth:]) for p in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{'_'.join(p[-1:])}_{i}" for i, p in enumerate(paths)]
-
-
-def _stem_parts(source: ArraySource, stem_of: Stem) -> tuple[str, ...]:
-    *folders, name = parts(source.url)
-    stem = stem_of(name)
-    dataset = source.name.strip("/").replace("/", "-")
-    if dataset:
-        stem = f"{stem}_{dataset}"
-    return (*folders, stem)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.slab import Hyperslab, Index, from_index
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
@@ -27,12 +28,12 @@ _Indices = Index | Sequence[int] | Array | tuple[Any, ...]
 
 
 def open(  # noqa: A001  # the public name of the verb
-    url: str | os.PathLike[str] | Array,
+    url: str | os.PathLike[str] | Array | SourceSet,
     values: Values = "real",
     storage_options: Mapping[str, Any] | None = None,
 ) -> ArrayView:
-    """Open PATH, PATH::DATASET, URL::DATASET or an array in memory; nothing but metadata is read
-    now.
+    """Open PATH, PATH::DATASET, URL::DATASET, an array in memory or one of `hyperslab.gather`;
+    nothing but metadata is read now.
 
     `values` is 'real' for values as meant (slope and intercept applied, NaN where they are missing)
     or 'stored' for those in the file. A view is of the file as it was when it was opened: where it
@@ -46,9 +47,26 @@ def open(  # noqa: A001  # the public name of the verb
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
     if isinstance(url, np.ndarray):
         return ArrayView(open_array(url), values)
+    if isinstance(url, SourceSet):
+        return ArrayView(_only_source(url), values)
     if not isinstance(url, str | os.PathLike):
         raise no_source(url)
     return ArrayView(open_source(os.fspath(url), storage_options), values)
+
+
+def _only_source(gathered: SourceSet) -> ArraySource:
+    """The one file of what was gathered. Raises UsageError for several."""
+    if len(gathered) > 1:
+        raise UsageError(
+            f"these are {len(gathered):,} arrays: open one of them, as in"
+            " hyperslab.open(sources[0])"
+        )
+    if len(gathered.sources) > 1:
+        raise UsageError(
+            f"this array lies in {len(gathered.sources):,} files: read it with"
+            " hyperslab.to_dask(sources), or write it as one file with hyperslab.convert"
+        )
+    return gathered.sources[0]
 
 
 def no_source(given: object) -> UsageError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from hyperslab.apps.bids.containers.images import AUTO, CHOICES, require_usable
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.cli.flags import choice
 from hyperslab.errors import UsageError
+from hyperslab.machine.words import words_of
 from hyperslab.plan.written import parse_size
 
 Opt = typer.Option
@@ -87,10 +87,7 @@ def wanted(
         return None
     if cpus is not None and cpus <= 0:
         raise UsageError(f"--container-cpus {cpus:g}: give a number above 0, such as 1.5")
-    try:
-        words = shlex.split(arguments)
-    except ValueError as error:
-        raise UsageError(f"--app-arguments {arguments}: {error}; check its quotes") from error
+    words = words_of(arguments, "--app-arguments ")
     nbytes = None
     if memory:
         nbytes = parse_size("--container-memory", memory)

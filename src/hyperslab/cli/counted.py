@@ -8,7 +8,7 @@ import typer
 
 from hyperslab.cli.destination import refusal_of
 from hyperslab.cli.line import line_without
-from hyperslab.cli.telling import told_if_heard
+from hyperslab.cli.telling import mention, told_if_heard
 from hyperslab.driver.options import Options
 from hyperslab.engines.environment import itself
 from hyperslab.engines.facts import facts_of
@@ -34,6 +34,8 @@ def run_counted(options: Options, out: str, quiet: bool, is_elsewhere: bool) -> 
         raise UsageError(refusal)
     command = itself(line_without(switches=[FLAG]))
     counted = count_run(command, Path(local_folder(out)), options.report)
+    if counted.unreported:
+        mention(f"warning    {counted.unreported}")
     if counted.numbers is not None and not quiet:
         with told_if_heard():
             typer.echo(f"files      {sentence(counted.numbers)}")

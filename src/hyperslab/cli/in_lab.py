@@ -8,7 +8,7 @@ import typer
 
 from hyperslab.cli.destination import refusal_of
 from hyperslab.cli.line import line_without
-from hyperslab.cli.telling import told_if_heard
+from hyperslab.cli.telling import mention, told_if_heard
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError
 from hyperslab.storage.location import local_folder
@@ -35,6 +35,8 @@ def run_in_laboratory(spec: Path, options: Options, out: str, quiet: bool, detac
     ended = run_in_lab(load_spec(spec), options.engine, words, threads, Path(local_folder(out)))
     if ended.usage is None:
         return ended.status
+    if ended.unreported:
+        mention(f"warning    {ended.unreported}")
     if not quiet:
         with told_if_heard():
             typer.echo("\n".join(lines_of(ended.lab, ended.usage, ended.verdict)))

@@ -131,6 +131,8 @@ def _tell(records: Records, page: Path) -> None:
         typer.echo(failure_headline(grouped(records.failures), records.plan.get("tasks", 0)))
     if records.summary.warning:
         typer.echo(f"warning    {records.summary.warning}\n")
+    if records.summary.odd_values:
+        typer.echo(f"note       {records.summary.odd_values}\n")
     typer.echo(judge(records.trace, records.summary).paragraph)
     if words := expected_words(records.trace, records.summary):
         typer.echo(f"\nexpected   {words}")

@@ -323,8 +323,8 @@ def run(
         bool,
         Opt(
             "--check-locality",
-            help="Only test on a sample whether the result depends on the blocks, and which halo"
-            " helps.",
+            help="Only test on samples whether the result depends on the blocks, and which halo"
+            " helps; positions that a function knows by itself it sees only where samples lie.",
             rich_help_panel=GOING_ON,
         ),
     ] = False,

@@ -21,6 +21,8 @@ from hyperslab.units import show_bytes, show_count
 JOURNAL_BYTES_PER_TASK = 2048
 RECORD_FILES = 20
 "Files and folders of a run's records, about."
+RECORDS_NBYTES = RECORD_FILES * 4096
+"Bytes on disk of these, about: a block each of most file systems."
 CODECS_DIFFER = 2
 "One compression makes values no smaller than another does by more than this factor, as a rule."
 _SMALLER = {
@@ -241,6 +243,12 @@ def admit(needs: Needs, out: Path) -> None:
         raise DoesNotFit(
             f"the outputs take {about}{show_bytes(needs.bytes_least)} but {out} has "
             f"{show_bytes(needs.disk_free)} free: free some space or choose another output"
+        )
+    if needs.bytes_least + RECORDS_NBYTES > needs.disk_free:
+        raise DoesNotFit(
+            f"the records of the run take about {show_bytes(RECORDS_NBYTES)} beside outputs of"
+            f" {show_bytes(needs.bytes_least)}, but {out} has {show_bytes(needs.disk_free)} free:"
+            " free some space or choose another output"
         )
     created = needs.files + needs.folders + RECORD_FILES
     if needs.inodes_free is not None and created > needs.inodes_free:

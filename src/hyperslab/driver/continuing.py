@@ -33,6 +33,7 @@ from hyperslab.engines.facts import facts_of, require_jobs
 from hyperslab.engines.jobs import Detached
 from hyperslab.errors import (
     HyperslabError,
+    LocalityWarning,
     OutputBusy,
     RunStopped,
     UsageError,
@@ -105,7 +106,7 @@ def submit(
     prepared = prepared or prepare(pipeline, options, place)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
-    warn_of(prepared.dependence)
+    warn_of(prepared.dependence, LocalityWarning)
     driver = Leaving(pipeline, prepared, options, progress or Quiet())
     try:
         return driver.execute()

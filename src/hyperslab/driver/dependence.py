@@ -77,12 +77,12 @@ def _amid(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:
 
 
 def _margins(n: int) -> tuple[int, int]:
-    """What of an axis lies before and behind the part: an odd number, and two more where there is
-    room, so that what mirrors a block, halves it, or takes every second plane makes other values of
-    the part.
+    """What of an axis lies before and behind the part: an odd number, and two more, or one where
+    there is no room for two, so that what mirrors a block, halves it, or takes every second plane
+    makes other values of the part. Of an axis of 4 planes the part is one alone.
     """
     low = (n // 4 - 1) | 1
-    more = min(2, n - _LEAST_EXTENT)
+    more = max(1, min(2, n - _LEAST_EXTENT))
     return low, low + more
 
 

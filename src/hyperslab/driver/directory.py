@@ -59,6 +59,7 @@ from typing import Any, Literal
 from hyperslab import engines
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped, UsageError
 from hyperslab.storage import fence, renaming
+from hyperslab.storage.full import why
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.storage.replacement import FOLDER
 
@@ -139,6 +140,11 @@ class RunDirectory:
         if not missing:
             return ""
         return f"created {missing[-1]}, which did not exist, for {self.place.absolute()}"
+
+    def missing(self) -> list[Path]:
+        """The folder of the records and those above it that are not there yet, innermost first."""
+        root = self.root.absolute()
+        return [folder for folder in (root, *root.parents) if not os.path.lexists(folder)]
 
     def submissions(self) -> list[Path]:
         """Folders of all submissions, oldest first."""
@@ -232,10 +238,9 @@ class RunDirectory:
             ) from None
         except OSError as error:
             raise UsageError(
-                f"{self.out} cannot be written: {error.strerror}; choose another directory"
+                f"{self.out} cannot be written ({why(error, self.out)}); choose another directory"
             ) from error
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        _sign(fd)
         (self.root / "cancel").unlink(missing_ok=True)
         self.sweep()
         return fd
@@ -360,6 +365,16 @@ def _has_begun(folder: Path) -> bool:
     have done tasks.
     """
     return any(folder.glob("journal/*")) or any(folder.glob("partials/*"))
+
+
+def _sign(lock: int) -> None:
+    """Say in a lock who holds it; one that is not signed is not held. Raises OSError."""
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    except OSError:
+        os.close(lock)
+        raise
 
 
 def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int:

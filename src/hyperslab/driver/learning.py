@@ -29,9 +29,15 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
-from hyperslab.arrays.axes import Axes
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.dependence import dependent_axes
+from hyperslab.driver.inferred import (
+    NUMBERS,
+    Pair,
+    promises_of,
+    resized_axes,
+    with_continued,
+)
 from hyperslab.driver.lesson import Lesson, is_open
 from hyperslab.driver.sample import Sample, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
@@ -55,12 +61,8 @@ _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."
 _MORE = 3
 "What the second sample has more."
-_NUMBERS = "biufc"
 _HOPELESS = (NameError, ImportError, SyntaxError)
 "What a function raises whatever its block is: no other sample is tried."
-
-Pair = tuple[int, int]
-"Extents of an axis in the two samples."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Attempt:
     "Whether that was that it returned no array."
     is_hopeless: bool = False
     "Whether it raises that for any sample."
+    resized: Mapping[tuple[int, str], set[int]] = field(default_factory=dict)
+    "Axes that arrays have longer or shorter than their block, by step and array."
     is_last: bool = False
     "Whether no other sample is tried, so that nothing better follows."
 
@@ -102,7 +106,7 @@ def learn(
         return Lesson(pipeline)
     dtypes = [inputs.sources[0].dtype(pipeline.values) for inputs in pipeline.inputs.values()]
     ndim = pipeline.source.ndim
-    if not 0 < ndim <= len(_FIRST) or any(dtype.kind not in _NUMBERS for dtype in dtypes):
+    if not 0 < ndim <= len(_FIRST) or any(dtype.kind not in NUMBERS for dtype in dtypes):
         return Lesson(pipeline)
     whole = {axis % ndim for axis in axes_whole}
     if uncut is not None:
@@ -200,6 +204,7 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
         more = replace(promise, dtype=promise.dtype or seen.dtype)
         if not step.changes_axes:
             more = replace(more, drop_axis=seen.drop_axis, new_axis=seen.new_axis)
+            more = replace(more, continued=seen.continued)
         returns.append(more)
     return replace(step, returns=tuple(returns))
 
@@ -288,13 +293,16 @@ def _attempts(
     """
     best = Attempt(whole=frozenset(whole))
     failed = Attempt()
+    resized: dict[tuple[int, str], set[int]] = {}
     samples = list(itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)))
     for left, (values, axes) in zip(reversed(range(len(samples))), samples, strict=True):
         attempt = _tried(pipeline, dtypes, axes, values)
         if attempt.error:
             failed = attempt
+        resized.update(attempt.resized)
         if len(attempt.promises) > len(best.promises):
-            best = replace(attempt, whole=frozenset(axes))
+            known = [with_continued(made, n, resized) for n, made in enumerate(attempt.promises)]
+            best = replace(attempt, promises=known, whole=frozenset(axes))
         is_last = not left or len(best.promises) == len(pipeline.steps) or attempt.is_hopeless
         yield replace(failed, promises=best.promises, whole=best.whole, is_last=is_last)
         if is_last:
@@ -350,14 +358,15 @@ def _tried(
             returned = [sample.returned(step, block) for sample, block in pairs]
             axes = axes_after(before[:number], pipeline.source.ndim)[0]
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
-            promises = _promises(halo, blocks, returned)
+            promises = promises_of(halo, blocks, returned)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
             is_refused = isinstance(error, NoArray)
             is_hopeless = isinstance(error, _HOPELESS)
             sentence = _sentence(error, step)
             return Attempt(found, error=sentence, is_refused=is_refused, is_hopeless=is_hopeless)
         if promises is None:
-            break
+            odd = resized_axes(halo, blocks, returned)
+            return Attempt(found, resized={(number, name): axes for name, axes in odd.items()})
         found.append(promises)
         before[number] = replace(step, returns=promises)
         blocks = [next(iter(arrays.values())) for arrays in returned]
@@ -383,73 +392,3 @@ def _require_arrays(step: Step, promises: Sequence[Promise], ndim: int) -> None:
                 " block and whose merge makes one of two ('Reduce all blocks to one value' in the"
                 " tutorial)"
             )
-
-
-def _promises(
-    halo: Sequence[int], blocks: Sequence[Array], returned: Sequence[dict[str, Array]]
-) -> tuple[Promise, ...] | None:
-    """What a step promises by what it has returned for both samples; None where that is unclear."""
-    first, second = returned
-    if list(first) != list(second):
-        return None
-    extents = list(zip(blocks[0].shape, blocks[1].shape, strict=True))
-    inner = [(a - 2 * h, b - 2 * h) for (a, b), h in zip(extents, halo, strict=True)]
-    promises = []
-    for name, array in first.items():
-        other = second[name]
-        if array.dtype != other.dtype or array.dtype.kind not in _NUMBERS:
-            return None
-        if array.ndim != other.ndim:
-            return None
-        made = list(zip(array.shape, other.shape, strict=True))
-        axes = matched(made, extents) or matched(made, inner)
-        if axes is None or _resizes_space(axes, len(extents)):
-            return None
-        promises.append(_promise(name, array, blocks[0], axes))
-    return tuple(promises) or None
-
-
-def _resizes_space(axes: Axes, ndim: int) -> bool:
-    """Whether an axis of space has got another length, by which its voxels would lose their place:
-    that has to be said.
-    """
-    dropped = axes.dropped(ndim)
-    places = range(min(3, axes.ndim))
-    return any(place in dropped and axes.lengths[place] > 1 for place in places)
-
-
-def _promise(name: str, array: Array, block: Array, axes: Axes) -> Promise:
-    dtype = None
-    if array.dtype != block.dtype:
-        dtype = array.dtype.name
-    new = [
-        (position, length)
-        for position, (axis, length) in enumerate(zip(axes.kept, axes.lengths, strict=True))
-        if axis is None
-    ]
-    return Promise(name, dtype, axes.dropped(block.ndim), tuple(new))
-
-
-def matched(made: Sequence[Pair], given: Sequence[Pair]) -> Axes | None:
-    """The axes of a block that an array has, by their extents in two samples, in the order of the
-    block's; None where that is unclear.
-
-    An extent that is the same in both, and of no axis of the block, is that of a new axis.
-    """
-    kept: list[int | None] = []
-    lengths = []
-    next_axis = 0
-    for pair in made:
-        same = [axis for axis in range(next_axis, len(given)) if given[axis] == pair]
-        if len(same) > len([other for other in made if other == pair]):
-            return None
-        if same:
-            kept.append(same[0])
-            lengths.append(0)
-            next_axis = same[0] + 1
-        elif pair[0] == pair[1] and pair[0] > 0:
-            kept.append(None)
-            lengths.append(pair[0])
-        else:
-            return None
-    return Axes(tuple(kept), tuple(lengths))

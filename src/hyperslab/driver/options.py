@@ -12,6 +12,7 @@ from typing import Literal, ParamSpec, TypeVar, get_args
 from hyperslab.arrays.partition import Rule
 from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs, require_messages
 from hyperslab.errors import UsageError, suggest, told_in_python
+from hyperslab.plan.keywords import taken_by
 from hyperslab.plan.settings import Granularity, Settings
 from hyperslab.plan.written import parse_rule, parse_size, written
 from hyperslab.storage.location import local_folder
@@ -143,13 +144,20 @@ def chosen(verb: str, options: Options | None, settings: Settings) -> Options:
     known = list(inspect.signature(Options).parameters)
     for name in settings:
         if name not in known:
-            raise TypeError(f"{verb}() has no setting '{name}'{suggest(name, known)}")
+            raise TypeError(f"{verb}() has no setting '{name}'{_meant(name, known)}")
     if options is None:
         return Options(**settings)
     if settings:
         listed = ", ".join(settings)
         raise TypeError(f"{verb}() has Options and also {listed}: say it in Options(...)")
     return options
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """Words that name the call that takes an option, or the setting that it is like."""
+    if place := taken_by(name):
+        return f": it belongs to {place}"
+    return suggest(name, known)
 
 
 def spelled_out(function: Callable[P, R]) -> Callable[P, R]:

@@ -20,6 +20,7 @@ from hyperslab.errors import AGAIN, HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import renaming, replacement
+from hyperslab.storage.full import why
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import leftovers
 from hyperslab.units import show_count
@@ -440,7 +441,8 @@ def _allocate(volume: Volume) -> None:
         writing.allocate(*volume)
     except OSError as error:
         raise RunStopped(
-            f"{volume.sink.path} cannot be created: {error.strerror}", "fix that, then use --resume"
+            f"{volume.sink.path} cannot be created: {why(error, Path(volume.partial))}",
+            "fix that, then use --resume",
         ) from error
 
 

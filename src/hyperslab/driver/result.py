@@ -62,6 +62,8 @@ class Result:
     "Why the run ended before all tasks had been tried; '' if it did not."
     done: int = 0
     "Tasks that have succeeded, those of earlier submissions included."
+    unreported: str = ""
+    "Why the report could not be written, and what writes it; '' where that is not so."
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -24,18 +24,21 @@ from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
+from hyperslab.driver.odd import odd_sentence
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, asked, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.staging import Staging, sweep
+from hyperslab.driver.unbegun import leaving_nothing
 from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
 from hyperslab.engines.jobs import Detached
 from hyperslab.errors import (
     HyperslabError,
+    LocalityWarning,
     OutputBusy,
     RunStopped,
     UsageError,
@@ -53,6 +56,7 @@ from hyperslab.plan.written import texts
 from hyperslab.report import levels
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
+from hyperslab.storage.full import why
 from hyperslab.storage.location import local_folder
 from hyperslab.trace import OwnTime, Trace
 from hyperslab.units import show_count
@@ -98,8 +102,9 @@ def run(
     prepared = prepared or prepare(pipeline, options, place, tell=progress.tell)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
-    warn_of(prepared.dependence)
+    warn_of(prepared.dependence, LocalityWarning)
     result = Driver(pipeline, prepared, options, progress).execute()
+    warn_of(result.unreported, UserWarning)
     if not check:
         return result
     from hyperslab.driver.result import checked
@@ -136,7 +141,13 @@ class Driver(Rounds):
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
-        lock = self.take()
+        tidy = leaving_nothing(self.directory, self.prepared.needs, self.outcomes)
+        with ExitStack() as last, tidy:
+            last.callback(os.close, self.take())
+            return self._run_here()
+
+    def _run_here(self) -> Result:
+        """Run every stage in the directory, which is owned."""
         try:
             self.folder = self.begin()
             self.plan = with_blocks_in(self.plan, self.directory.blocks)
@@ -150,11 +161,9 @@ class Driver(Rounds):
         except OSError as error:
             raise RunStopped(
                 f"the records of the run cannot be written to {self.directory.root}"
-                f" ({error.strerror})",
+                f" ({why(error, self.directory.root)})",
                 "fix that, then use --resume; finished tasks stay done",
             ) from error
-        finally:
-            os.close(lock)
 
     def take(self) -> int:
         """Own the directory; returns the descriptor that holds it until closed. Raises
@@ -392,6 +401,21 @@ class Driver(Rounds):
         """When the run began, could run tasks, and ended."""
         return Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
 
+    def _meta(self) -> dict[str, Any]:
+        """What a reader of the trace has to know of the run."""
+        meta = {
+            **self._named(),
+            "moved_nbytes": moved_bytes(self.folder),
+            "plan": self.plan.fingerprint,
+            "run": asked(self.prepared, self.options),
+            "load": self.load,
+            "storage": self.storage,
+            "odd_values": odd_sentence(self.outcomes, self.pipeline, self.products.label),
+        }
+        if staged := self.staging.record():
+            meta["staging"] = staged
+        return meta
+
     def _keep_records(self) -> Result:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
         for them.
@@ -414,7 +438,7 @@ class Driver(Rounds):
         trace = self._trace()
         failures = self._failures()
         ended_early = self._ended_early()
-        summary = save_records(
+        saved = save_records(
             self.folder,
             trace,
             self.plan.title,
@@ -434,10 +458,11 @@ class Driver(Rounds):
             failures,
             self._counts()["tasks"],
             trace,
-            summary,
+            saved.summary,
             self.folder,
             ended_early,
             len(self.done),
+            saved.fault,
         )
 
     def _trace(self) -> Trace:
@@ -445,16 +470,7 @@ class Driver(Rounds):
         from hyperslab.driver.probed import look_up
 
         moments = self.moments()
-        meta = {
-            **self._named(),
-            "moved_nbytes": moved_bytes(self.folder),
-            "plan": self.plan.fingerprint,
-            "run": asked(self.prepared, self.options),
-            "load": self.load,
-            "storage": self.storage,
-        }
-        if staged := self.staging.record():
-            meta["staging"] = staged
+        meta = self._meta()
         if queued := self.engine.queued():
             meta["queue"] = asdict(queued)
             moments = moments.ready_at(queued.first_ns)

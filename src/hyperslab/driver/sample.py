@@ -103,13 +103,13 @@ class Sample:
         names. Raises what the function raises, and BlockError for what is no array.
         """
         function = step.ref.load()
-        # what a function changes in its block must change nothing here
-        value = call(function, block.copy(), self.others, step.ref.params, self.slab)
+        own = block.copy()  # what a function changes in its block must change nothing here
+        value = call(function, own, self.others, step.ref.params, self.slab)
         named = _named(value)
         try:
             require_arrays(named, step, block.ndim)
         except BlockError as error:
-            locate(error, function)
+            locate(error, function, value, own)
             raise
         return {name: np.asarray(each) for name, each in named.items()}
 

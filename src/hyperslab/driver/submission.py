@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,6 +90,14 @@ def get_ready(has_page: bool) -> None:
             import_module(name)
 
 
+class Saved(NamedTuple):
+    """What came of saving the records of a submission."""
+
+    summary: Summary
+    fault: str = ""
+    "Why there is no page, in words; '' where it was written, or not asked for."
+
+
 def save_records(
     folder: Path,
     trace: Trace,
@@ -99,9 +108,9 @@ def save_records(
     has_page: bool = True,
     ended_early: str = "",
     traffic: Traffic | None = None,
-) -> Summary:
+) -> Saved:
     """Write trace, messages, summary, provenance and, if asked for, the page of a submission into
-    its folder.
+    its folder; all but the page is needed. Raises OSError.
     """
     summary = summarise(trace)
     if traffic is not None:
@@ -116,16 +125,17 @@ def save_records(
         "failures.json": {"failures": records_of(failures)},
         "provenance.json": {"version": RECORDS_VERSION, **about},
     }
+    fault = ""
     with ThreadPoolExecutor() as beside:  # the page is drawn while the storage takes them
         kept = [beside.submit(summary.save, folder / "summary.json")]
         kept += [beside.submit(save_record, folder / name, one) for name, one in records.items()]
         if has_page:
             plan = load_record(folder / "plan.json", NO_REPORT)
             told = (tuple(failures), state, plan, ended_early, traffic)
-            write_report(Records(folder, trace, summary, title, facts, *told), folder / PAGE)
+            fault = try_report(Records(folder, trace, summary, title, facts, *told))
     for one in kept:
         one.result()
-    return summary
+    return Saved(summary, fault)
 
 
 def add_to_trace(folder: Path, name: str, value: Any) -> None:
@@ -165,6 +175,21 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
         traffic=r.traffic,
         made=made,
     )
+
+
+def try_report(records: Records) -> str:
+    """Write the page of a submission among its records; why that failed, in words, or ''.
+
+    A page is no part of what a run was for, and can be written at any time.
+    """
+    try:
+        write_report(records, records.folder / PAGE)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the run has ended as it has
+        return (
+            f"the report could not be written ({type(error).__name__}: {error}); all else of the"
+            f" run is there, and 'hyperslab report {shlex.quote(str(records.folder))}' writes it"
+        )
+    return ""
 
 
 def load_records(folder: Path) -> Records:

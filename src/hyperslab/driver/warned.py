@@ -1,4 +1,5 @@
-"""Warned: who calls from Python is warned of wrong data, at the line of the call.
+"""Warned: who calls from Python is warned at the line of the call, of wrong data and of a report
+that could not be written.
 
 The command line says the same itself, also where it is to be quiet.
 """
@@ -9,14 +10,14 @@ import inspect
 import warnings
 from pathlib import Path
 
-from hyperslab.errors import LocalityWarning, in_callers_words, speaks_flags
+from hyperslab.errors import in_callers_words, speaks_flags
 from hyperslab.plan.failure import PACKAGE
 
 
-def warn_of(text: str) -> None:
-    """Warn that results depend on where blocks are cut, unless the command line has called."""
+def warn_of(text: str, kind: type[Warning]) -> None:
+    """Warn of what is said, if anything is, unless the command line has called."""
     if text and not speaks_flags():
-        warnings.warn(in_callers_words(text), LocalityWarning, stacklevel=_callers_level())
+        warnings.warn(in_callers_words(text), kind, stacklevel=_callers_level())
 
 
 def _callers_level() -> int:

@@ -14,23 +14,12 @@ from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.function import FunctionRef, refer
+from hyperslab.plan.keywords import MAP_OPTIONS, taken_by
 from hyperslab.plan.signature import named_parameters, require_accepts
 from hyperslab.units import show_count
 
 WORKLOADS = "hyperslab.workloads"
 "Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
-
-MAP_OPTIONS = (
-    "params",
-    "dtype",
-    "scale",
-    "halo",
-    "temporaries",
-    "drop_axis",
-    "new_axis",
-    "outputs",
-)
-"Keywords of `Pipeline.map` that are no parameters of the function."
 
 
 def is_built_in(function: Any) -> bool:
@@ -90,10 +79,15 @@ def mapped(
 
 def _require_no_slips(function: Any, keywords: Collection[str]) -> None:
     """Raise UsageError for keywords that are no parameters of a function, nor like one, and perhaps
-    options of map(), misspelt.
+    options of map(), misspelt, or those of another call.
     """
     own = named_parameters(function)
     for name in set(keywords).difference(own):
+        if place := taken_by(name):
+            raise UsageError(
+                f"{name}=: map() has no such option: it belongs to {place}; if it is a parameter of"
+                f" the function, give it as params={{'{name}': ...}}"
+            )
         meant = suggest(name, MAP_OPTIONS)
         if meant and not suggest(name, own):
             raise UsageError(
@@ -147,6 +141,13 @@ def require_writable(format: str, keep: str | None) -> None:
         require_choice("--format", format, list(formats.written()))
     if keep is not None:
         require_choice("--keep", keep, ("blocks", "volume"))
+
+
+def require_of_write(keywords: Collection[str]) -> None:
+    """Raise TypeError for options that write() was given, and another call takes."""
+    for name in keywords:
+        if place := taken_by(name):
+            raise TypeError(f"write() has no option '{name}': it belongs to {place}")
 
 
 def unreadable(inputs: Iterable[SourceSet]) -> Iterator[str]:

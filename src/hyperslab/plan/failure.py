@@ -125,49 +125,63 @@ def describe_failure(
     )
 
 
-def definition_of(function: Any) -> Frame | None:
-    """Where a function is defined; None for what is compiled."""
+def locate(error: BlockError, function: Any, returned: Any, block: Any) -> None:
+    """Let an error of what a function has returned for a block say where the function returns.
+
+    Its frame becomes the one line that can have returned this, or else the definition of the
+    function.
+    """
     inner = inspect.unwrap(getattr(function, "func", function))
     if not isinstance(inner, FunctionType):
-        return None
-    return _frame(inner.__code__, inner.__code__.co_firstlineno)
-
-
-def locate(error: BlockError, function: Any) -> None:
-    """Let an error of what a function has returned say where the function returns.
-
-    Its frame becomes the last such line, or else the definition of the function.
-    """
-    error.frame = definition_of(function)
-    places = _returns_of(function)
-    if places is None:
+        return
+    code = inner.__code__
+    error.frame = _frame(code, code.co_firstlineno)
+    lines = _lines_of_returns(code)
+    possible = lines
+    if inner is function and returned is not block:
+        possible = lines - _lines_of_block(code)
+    is_end = returned is None and len(lines) != 1  # where a function returns nothing
+    if len(possible) == 1 and not is_end:
+        error.frame = _frame(code, *possible)
         return
     more = "it has no 'return' with a value"
-    if places:
-        error.frame = places[-1]
-        more = f"it returns in lines {show_list([str(place.line) for place in places])}"
-    if len(places) != 1:
+    if lines:
+        more = f"it returns in lines {show_list(list(map(str, sorted(lines))))}"
+    if len(lines) != 1:
         error.retell(f"{error.sentence} ({more})", error.resuming)
 
 
-def _returns_of(function: Any) -> list[Frame] | None:
-    """The lines where a function returns a value, by its bytecode, which workers have also of the
-    cells of a notebook; None for what is compiled.
-    """
-    inner = inspect.unwrap(getattr(function, "func", function))
-    if not isinstance(inner, FunctionType):
-        return None
-    return [_frame(inner.__code__, line) for line in sorted(_lines_of_returns(inner.__code__))]
-
-
 def _lines_of_returns(code: CodeType) -> set[int]:
-    steps = list(dis.get_instructions(code))
-    found = set()
+    """The lines where a function returns a value, by its bytecode, which workers have also of the
+    cells of a notebook.
+    """
+    return {line for line, _, _ in _returns(code)}
+
+
+def _lines_of_block(code: CodeType) -> set[int]:
+    """The lines where a function can return nothing but the object that it was given first."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname.startswith("STORE")}
+    if not code.co_argcount or code.co_varnames[0] in names:
+        return set()
+    others = set()
+    for line, before, step in _returns(code, ("SWAP", "POP_TOP")):
+        is_loaded = before.opname.startswith("LOAD_FAST") and before.argval == code.co_varnames[0]
+        if step.is_jump_target or not is_loaded:
+            others.add(line)
+    return _lines_of_returns(code) - others
+
+
+def _returns(
+    code: CodeType, tidying: Sequence[str] = ()
+) -> Iterator[tuple[int, dis.Instruction, dis.Instruction]]:
+    """Every step of bytecode that returns a value, with its line and the step before it, but for
+    those that are `tidying`, as steps out of a loop are.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in tidying]
     for before, step in itertools.pairwise(steps):
         line = step.positions.lineno if step.positions else None
         if line and step.opname in ("RETURN_VALUE", "RETURN_CONST") and _has_value(before, step):
-            found.add(line)
-    return found
+            yield line, before, step
 
 
 def _has_value(before: dis.Instruction, step: dis.Instruction) -> bool:

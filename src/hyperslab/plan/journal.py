@@ -32,6 +32,7 @@ from hyperslab.plan import command
 from hyperslab.plan.command import Ran
 from hyperslab.plan.failure import Failure, Frame, describe_failure
 from hyperslab.plan.task import Merge, Outcome
+from hyperslab.storage.full import why
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.sealing import seal, unseal
 from hyperslab.storage.whole import appearing
@@ -187,12 +188,12 @@ class SlotJournal:
         self._attempt(lambda: _write_all(self._lines, lines))
 
     def _attempt(self, write: Callable[[], None]) -> None:
+        folder = self._partials.parent
         try:
             write()
         except OSError as error:
             raise RunStopped(
-                f"the run directory cannot be written ({error.strerror}): {self._partials.parent}",
-                _MEND,
+                f"the run directory cannot be written ({why(error, folder)}): {folder}", _MEND
             ) from error
 
     def close(self) -> None:
@@ -225,7 +226,7 @@ def _open_to_append(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise RunStopped(
-            f"the run directory cannot be written ({error.strerror}): {path}", _MEND
+            f"the run directory cannot be written ({why(error, path)}): {path}", _MEND
         ) from error
 
 
@@ -256,6 +257,8 @@ def encode(outcome: Outcome) -> bytes:
         "slot": outcome.slot,
         "max_rss": outcome.max_rss,
     }
+    if outcome.odd:
+        record["odd"] = outcome.odd
     if outcome.ran is not None:
         record["ran"] = asdict(outcome.ran)
     return _line(record)

@@ -27,6 +27,7 @@ from hyperslab.plan.asked import (
     mapped,
     parameters,
     require_choice,
+    require_of_write,
     require_writable,
     resampling_of,
     unreadable,
@@ -359,6 +360,7 @@ class Pipeline:
         `hyperslab.convert` and `hyperslab.upload` write there.
         """
         self._must_be_open("write")
+        require_of_write(more)
         require_encoding(encoding)
         require_writable(format, keep)
         place = local_folder(dest)

@@ -38,6 +38,10 @@ class Promise:
     "Position and length of every axis that the block does not have."
     is_asked: bool = field(default=False, compare=False)
     "Whether a user has asked for the dtype, to which values are converted where they fit."
+    continued: tuple[int, ...] = ()
+    """Axes of the block that are dropped, and new in the same place, as they got longer or shorter:
+    such an axis keeps its name and how far its samples lie apart.
+    """
 
     @property
     def changes_axes(self) -> bool:
@@ -55,7 +59,8 @@ class Promise:
                 " use a fold (hyperslab.Fold)"
             )
         lengths = [length for _, length in self.new_axis]
-        return Axes.changed(ndim, drop, dict(zip(new, lengths, strict=True)))
+        continued = [(axis, axis) for axis in self.continued]
+        return Axes.changed(ndim, drop, dict(zip(new, lengths, strict=True)), continued)
 
     def __str__(self) -> str:
         words = [self.name, self.dtype or ""]

@@ -15,7 +15,7 @@ from hyperslab.errors import BlockError, NoArray
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
 from hyperslab.plan.task import Job, Task
-from hyperslab.units import show_count
+from hyperslab.units import show_count, show_list
 
 _NUMBERS = "biufc"
 "Kinds of dtype that are converted to the one that was asked for."
@@ -69,11 +69,14 @@ def _require_one(returned: Any, step: Step) -> None:
     if not is_dict and not is_tuple:
         return
     names = "NAME,NAME"
+    arrays = returned
     if is_dict:
         names = ",".join(map(str, returned))
+        arrays = returned.values()
+    shapes = show_list([str(np.shape(each)) for each in arrays])
     raise BlockError(
-        f"{step.ref.name} returned several arrays ({type(returned).__name__}), not one:"
-        f"{_assumed(step)} say --outputs {names} if that is meant"
+        f"{step.ref.name} returned several arrays, a {type(returned).__name__} of shapes {shapes},"
+        f" not one:{_assumed(step)} say --outputs {names} if that is meant"
     )
 
 

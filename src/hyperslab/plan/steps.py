@@ -31,6 +31,7 @@ from hyperslab.plan.failing import CommandFailed
 from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
+from hyperslab.plan.odd import odd_values, stands_for
 from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.returned import checked
 from hyperslab.plan.task import Job, Outcome, State, Status, StepFunction, Task
@@ -150,6 +151,7 @@ def _outcome(state: State) -> Outcome:
         outputs=state.outputs,
         phases=tuple(state.phases),
         ran=state.ran,
+        odd=state.odd,
     )
 
 
@@ -236,12 +238,16 @@ def _read_piece(source: ArraySource, slab: Hyperslab, out: Array | None, values:
 def _map(job: Job, state: State, number: int) -> None:
     step, block = job.steps[number], state.blocks[0]
     function = _loaded(step.ref)
+    if number == 0:  # before the function may change it
+        state.stands_for = stands_for(state.task.id, block.nbytes)
+        if state.stands_for and odd_values(block):
+            state.stands_for = 0
     with span("compute"):
         returned = _call(function, step.ref.params, job, state)
     try:
         state.made = checked(returned, block, job, number, state.task)
     except BlockError as error:
-        locate(error, function)
+        locate(error, function, returned, block)
         raise
     state.blocks[0] = state.made[0]
 
@@ -341,6 +347,8 @@ def _trim(job: Job, state: State) -> None:
 
 def _write(job: Job, state: State) -> None:
     _trim(job, state)
+    if state.stands_for:
+        state.odd = state.stands_for * sum(map(odd_values, state.made))
     state.outputs = delivery.stage(job, state.task, state.made)
     state.is_staged = bool(state.outputs)
     if not state.is_staged:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.naming import IN_MEMORY
 from hyperslab.arrays.sets import Piece, Whole
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
@@ -40,6 +41,8 @@ Merge = Callable[[Any, Any], Any]
 
 def label_of(source: ArraySource) -> str:
     """What a source is called in messages: path::dataset."""
+    if source.data is not None:
+        return IN_MEMORY
     if not source.name:
         return source.url
     return f"{source.url}::{source.name}"
@@ -175,6 +178,10 @@ class Outcome:
     "Peak resident memory of the worker so far, bytes."
     ran: Ran | None = None
     "How its command has ended; None where it is none, or could not be started."
+    odd: int = 0
+    """About how many of the values that its functions have made are NaN or infinite, where none of
+    those that they were given seemed to be.
+    """
 
 
 @dataclass(slots=True)
@@ -193,6 +200,10 @@ class State:
     is_staged: bool = False
     "Whether what it wrote is on the way to its files: on the fast tier, or in a private folder."
     ran: Ran | None = None
+    stands_for: int = 0
+    "Number of blocks for which this one is looked at, for NaN and infinite values; 0: it is not."
+    odd: int = 0
+    "About how many of the values that the functions of these blocks have made are."
 
 
 def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:

@@ -284,6 +284,8 @@ def _answer(trace: Trace, summary: Summary, answer: str, has_verdict: bool) -> s
     warning = ""
     if summary.warning:
         warning = f'<p class="warning">Warning: {prose(summary.warning)}.</p>\n'
+    if summary.odd_values:
+        warning += f'<p class="warning">Note: {prose(summary.odd_values)}.</p>\n'
     return (
         f'<section>\n<p class="answer">{escape(answer)}</p>\n{warning}{limited}<div'
         f' class="tiles">{cells}</div>\n{_others(verdict)}</section>'

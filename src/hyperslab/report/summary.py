@@ -111,6 +111,8 @@ class Summary:
     "Time in which tasks waited for Java to collect garbage; None where none ran in Java."
     warning: str = ""
     "What a trial has shown to be wrong, as that results depend on the blocks; '': nothing."
+    odd_values: str = ""
+    "About how many NaN and infinite values functions have made of others, and where; '': none."
 
     def __repr__(self) -> str:
         tasks = show_count(self.tasks, "task")
@@ -200,8 +202,8 @@ def summarise(trace: Trace) -> Summary:
     """Derive the numbers of a run from its trace.
 
     Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes, the
-    warning of its run, span_cost_ns (CPU time of one span), cpu_ns (CPU time of the run) and
-    max_rss (bytes by worker).
+    warning of its run, odd_values, span_cost_ns (CPU time of one span), cpu_ns (CPU time of the
+    run) and max_rss (bytes by worker).
     """
     by_slot = lanes(trace)
     when = window(trace)
@@ -228,6 +230,7 @@ def summarise(trace: Trace) -> Summary:
         barrier_s=barriers_ns(by_slot, levels_of(trace), when.ready_ns) / 1e9,
         java_gc_s=meta.get("java_gc_s"),
         warning=meta.get("run", {}).get("warning", ""),
+        odd_values=meta.get("odd_values", ""),
         waited_s=sum(s.end_ns - s.start_ns for s in trace.spans if s.kind == "wait") / 1e9,
     )
 

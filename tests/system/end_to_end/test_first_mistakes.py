@@ -48,6 +48,11 @@ def forks(block):
     for _ in ():
         return block
 
+def one_of_two(block, slab):
+    if slab.start[0] == 6:
+        return block[1:]
+    return block
+
 def inner(block):
     def tidy(part):
         return part
@@ -177,7 +182,8 @@ def test_a_list_of_the_shape_of_its_block_is_an_array(mine: Path) -> None:
     [
         ("empty", " (it has no 'return' with a value)", "def empty(block):"),
         ("inner", " (it has no 'return' with a value)", "def inner(block):"),
-        ("forks", " (it returns in lines {} and {})", "        return block"),
+        ("forks", " (it returns in lines {} and {})", "def forks(block):"),
+        ("one_of_two", "", "        return block[1:]"),
         ("shorter", "", "    return block[1:] if slab.start[0] == 6 else block"),
     ],
 )
@@ -185,13 +191,10 @@ def test_errors_point_at_where_the_function_returns(
     mine: Path, function: str, more: str, line: str
 ) -> None:
     lines = mine.read_text().splitlines()
-    places = [number for number, text in enumerate(lines, 1) if text == line]
-    if function == "forks":
-        first = lines.index("def forks(block):") + 1
-        places = [first + 2, first + 4]
+    (place,) = [number for number, text in enumerate(lines, 1) if text == line]
     failed, where = [line for line in run(mine, function).err.splitlines() if function in line][-2:]
-    assert more.format(*places) in failed
-    assert where == f"    {mine}:{places[-1]}, in {function}: {line.strip()}"
+    assert more.format(place + 2, place + 4) in failed
+    assert where == f"    {mine}:{place}, in {function}: {line.strip()}"
 
 
 def test_a_fold_is_advised_for_what_has_none_of_the_axes(mine: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.asked import MAP_OPTIONS
 from hyperslab.testing import functions
 from hyperslab.units import show_bytes
 from tests.system.end_to_end.command import (
@@ -227,6 +224,12 @@ def test_an_array_in_memory(tmp_path: Path, engine: str) -> None:
     )
     result = hyperslab.run(pipeline, engine=engine, rule=hyperslab.Rule("block-shape", (3, 4, 8)))
     assert np.array_equal(values_of(result.outputs[0]), values + 1)
+    assert [output.name for output in result.outputs] == ["array.nii"]
+
+
+def test_arrays_in_memory_name_their_files() -> None:
+    one = np.zeros((2, 2))
+    assert [whole.name for whole in hyperslab.gather([one, one]).wholes] == ["array_0", "array_1"]
 
 
 def test_an_output_that_is_a_store_is_as_large_as_its_files(tmp_path: Path) -> None:
@@ -286,118 +289,9 @@ def test_the_words_of_the_command_line_are_those_of_python(tmp_path: Path) -> No
     assert options.memory_bytes == 10**9
 
 
-REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
-    (lambda _: hyperslab.Options(memory="5XB"), "^memory='5XB': give a positive size"),
-    (lambda _: hyperslab.Options(blocks="3q"), "^blocks='3q': give whole numbers"),
-    (lambda _: hyperslab.Options(axes_whole=(0, "1")), "^axes_whole: .* not whole numbers"),  # type: ignore[arg-type]
-    (lambda _: hyperslab.Options(blocks=3, block_shape=(1, 2)), "^block_shape and blocks are"),
-    (lambda _: hyperslab.Options(engine="dsk"), "^engine dsk: choose one of serial, "),
-    (lambda _: hyperslab.Options(workers=0), "^workers=0: give 1 or more"),
-    (lambda _: hyperslab.Options(task_timeout=-1), "^task_timeout=-1: give a positive"),
-    (lambda _: hyperslab.Options(granularity="fine"), "^granularity fine: choose"),  # type: ignore[arg-type]
-    (
-        lambda _: hyperslab.Options(accept_changed_function=True),
-        "^accept_changed_function=True needs resume=True",
-    ),
-    (lambda _: hyperslab.Rule("blcks"), "choose one of auto, block-shape"),  # type: ignore[arg-type]
-    (lambda _: hyperslab.Fold(3, 4), "the lift of a Fold: 3 is not a function"),  # type: ignore[arg-type]
-    (lambda p: p.map(_gained, {"gian": 2}), "^parameter gian: .*did you mean 'gain'"),
-    (lambda p: p.map(_gained, gian=2), "^parameter gian: .*did you mean 'gain'"),
-    (lambda p: p.map("smooth", sigm=2), "^parameter sigm: .*did you mean 'sigma'"),
-    (lambda p: p.map("smooth", 2.0), r"^params=2.0: give parameters by name, as sigma=1 or params"),  # type: ignore[arg-type]
-    (lambda p: p.map(_gained, {"gain": 2}, gain=3), "^gain= is also given in params"),
-    (
-        lambda p: p.map(_any, hallo=2),
-        r"^hallo=: map\(\) has no such option .did you mean 'halo'.*params={'hallo': ...}",
-    ),
-    (lambda p: p.map(_gained, hallo=2), r"^hallo=: map\(\) .*did you mean 'halo'"),
-    (lambda p: p.map(_needing), "^function '_needing' needs 'level': give parameter level=VALUE"),
-    (lambda p: p.map(3), "function 'int' is of type int, neither a function nor a Fold"),
-    (lambda p: p.map(functions.TOTAL), "is a fold: use reduce"),
-    (lambda p: p.map("smoth"), "there is no such built-in .did you mean 'smooth'"),
-    (lambda p: p.map("stats"), r"'stats' makes one value of all blocks: use reduce\('stats'\)"),
-    (lambda p: p.reduce("smooth"), r"'smooth' makes blocks of blocks: use map\('smooth'\)"),
-    (
-        lambda p: p.map("smooth", halo=2),
-        "^halo: the built-in 'smooth' sets it itself; leave it out",
-    ),
-    (lambda p: p.map(_gained, halo=1.5), r"^halo=1.5: give one number"),  # type: ignore[arg-type]
-    (lambda p: p.map(_gained, dtype="flot"), "^dtype flot: not a NumPy dtype"),
-    (lambda p: p.write("out", format="niii"), "^format niii: choose one of nii, "),
-    (lambda p: p.write("out", keep="all"), "^keep all: choose one of blocks, volume"),  # type: ignore[arg-type]
-    (lambda _: hyperslab.Pipeline(ANATOMICAL, values="reel"), "^values reel: choose one of real"),  # type: ignore[arg-type]
-    (lambda _: hyperslab.Pipeline(ANATOMICAL, boundary="x"), "^boundary x: choose one of"),  # type: ignore[arg-type]
-    (lambda p: p.compute(resume=True), "^resume=True: "),
-    (lambda _: hyperslab.run("scan.nii"), r"^run\(\) takes a Pipeline, not a str"),  # type: ignore[arg-type]
-    (lambda p: p.write("out").compute(), "leave write"),
-]
-
-
-def _gained(block: Array, gain: int = 1) -> Array:
-    return block * np.int16(gain)
-
-
-def _any(block: Array, **more: int) -> Array:
-    return block + np.int16(len(more))
-
-
-def _needing(block: Array, level: int) -> Array:
-    return block * np.int16(level)
-
-
-@pytest.mark.parametrize(("say", "told"), REFUSED)
-def test_what_is_wrong_is_refused_when_it_is_said_in_pythons_words(
-    say: Callable[[hyperslab.Pipeline], object], told: str
-) -> None:
-    pipeline = hyperslab.Pipeline(ANATOMICAL)
-    with pytest.raises(UsageError, match=told) as raised:
-        say(pipeline)
-    assert "--" not in str(raised.value)
-
-
-def test_parameters_are_keywords_of_map_and_reduce() -> None:
-    pipeline = hyperslab.Pipeline(ANATOMICAL)
-    by_name = {"sigmas": (2.0,) * 3, "truncate": 4.0}
-    assert pipeline.map("smooth", sigma=2).steps[0].ref.params == by_name
-    assert pipeline.map(_gained, gain=3).steps[0].ref.params == {"gain": 3}
-    assert pipeline.map(_any, {"a": 1}, b=2, halo=1).steps[0].ref.params == {"a": 1, "b": 2}
-    value = pipeline.reduce("histogram", bins=7).compute(engine="serial")
-    assert len(value.counts) == 7
-
-
-def test_options_of_map_are_no_parameters() -> None:
-    taken = inspect.signature(hyperslab.Pipeline.map).parameters
-    assert list(taken) == ["self", "function", *MAP_OPTIONS, "more"]
-
-
-def test_a_pipeline_shows_built_ins_as_they_are_called() -> None:
-    pipeline = hyperslab.Pipeline(ANATOMICAL)
-    assert repr(pipeline.map("smooth", sigma=1)).endswith("-> smooth>")
-    assert repr(pipeline.reduce("histogram-python")).endswith("-> histogram-python>")
-
-
-def test_a_setting_that_is_none_is_refused_as_python_does() -> None:
-    pipeline = hyperslab.Pipeline(ANATOMICAL)
-    with pytest.raises(TypeError, match=r"run\(\) has no setting 'blcks' .did you mean 'blocks'"):
-        hyperslab.run(pipeline, blcks=3)  # type: ignore[call-arg]
-
-
-def test_a_failure_is_told_in_the_words_of_who_called(tmp_path: Path) -> None:
-    pipeline = hyperslab.Pipeline(ANATOMICAL).map(lambda block: block / 2, dtype="int16")
-    with pytest.raises(hyperslab.TasksFailed, match="dtype='int16': the value "):
-        hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", report=False)
-
-
-def test_a_failed_computation_does_not_advise_to_resume() -> None:
-    pipeline = hyperslab.Pipeline(ANATOMICAL).map(lambda block: block / 2, dtype="int16")
-    with pytest.raises(hyperslab.TasksFailed, match=r"then call compute\(\) again") as raised:
-        pipeline.compute(engine="serial")
-    assert "resume" not in str(raised.value)
-
-
 def test_computing_gives_an_array() -> None:
     pipeline = hyperslab.Pipeline(ANATOMICAL)
-    found = pipeline.map(_gained, {"gain": 3}).compute(engine="serial", blocks=5)
+    found = pipeline.map(lambda block: block * np.int16(3)).compute(engine="serial", blocks=5)
     assert found.dtype == np.int16
     assert np.array_equal(found, values_of(ANATOMICAL) * np.int16(3))
     both = hyperslab.Pipeline([ANATOMICAL, ANATOMICAL]).compute(engine="serial")
@@ -467,6 +361,29 @@ def test_a_mosaic_and_a_concatenation_by_name(tmp_path: Path) -> None:
     )
     assert result.value == (0 + 1 + 2) * 8
     assert joined.wholes[0].shape == (2, 2, 6)
+    assert len(joined) == 1
+    with pytest.raises(UsageError, match=r"this array lies in 3 files: .* hyperslab\.to_dask"):
+        hyperslab.open(joined)
+
+
+def test_what_was_gathered_is_a_sequence_of_arrays(tmp_path: Path) -> None:
+    for number in range(4):
+        save(tmp_path / f"{number}.nii", np.full((2, 2, 2), number, np.int16))
+    found = hyperslab.gather(tmp_path)
+    assert len(found) == 4
+    assert [hyperslab.open(one)[0, 0, 0] for one in found] == [0, 1, 2, 3]
+    assert hyperslab.open(found[-1])[1, 1, 1] == 3
+    total = hyperslab.Pipeline(found[1:3]).reduce(functions.TOTAL).compute(engine="serial")
+    assert total == (1 + 2) * 8
+    assert [whole.name for whole in found[1:3].wholes] == ["1", "2"]
+    with pytest.raises(IndexError):
+        found[4]
+    with pytest.raises(IndexError, match="no array in this slice"):
+        found[4:]
+    with pytest.raises(TypeError, match=r"by the number of an array.*hyperslab\.to_dask"):
+        found[0, 1]  # type: ignore[index]
+    with pytest.raises(UsageError, match=r"4 arrays: open one of them, as in hyperslab\.open"):
+        hyperslab.open(found)
 
 
 def test_the_example_functions_work_from_python(tmp_path: Path) -> None:

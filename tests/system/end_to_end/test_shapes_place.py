@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import nibabel as nib
 import numpy as np
 import pytest
 
@@ -43,6 +44,28 @@ def codes(path: Path) -> tuple[int, int]:
     """Those of sform and qform."""
     header = image_of(path).header
     return int(header["sform_code"]), int(header["qform_code"])
+
+
+def test_a_series_that_gets_shorter_keeps_its_step_in_time(tmp_path: Path) -> None:
+    """As by numpy.diff; every second volume is another axis, of which nothing is known."""
+    affine = np.diag([2.0, 3, 4, 1])
+    image: Any = nib.Nifti1Image(np.zeros((3, 4, 5, 9), np.int16), affine)  # type: ignore[no-untyped-call]
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_zooms((2.0, 3.0, 4.0, 2.5))
+    nib.save(image, tmp_path / "bold.nii")
+    functions = {
+        "shorter": lambda block: np.diff(block, axis=3),
+        "other": lambda block: block[..., ::2],
+    }
+    found = {}
+    for name, function in functions.items():
+        out = tmp_path / f"{name}.nii"
+        pipeline = hyperslab.Pipeline(tmp_path / "bold.nii").map(function).write(out)
+        hyperslab.run(pipeline, engine="serial", report=False)
+        found[name] = sizes_and_units(out)
+    assert image_of(tmp_path / "shorter.nii").shape == (3, 4, 5, 8)
+    assert found["shorter"] == ((2.0, 3.0, 4.0, 2.5), ("mm", "sec"))
+    assert found["other"] == ((2.0, 3.0, 4.0, 1.0), ("mm", "unknown"))
 
 
 @pytest.fixture

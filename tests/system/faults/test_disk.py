@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hyperslab import Pipeline, run
+from hyperslab.errors import DoesNotFit
+from hyperslab.report.progress import Quiet
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -22,7 +25,7 @@ from tests.system.faults.command import (
     program,
     running,
 )
-from tests.system.faults.disk import small_disk
+from tests.system.faults.disk import Disk, small_disk
 
 MIB = 2**20
 BY_KIND = {
@@ -88,6 +91,29 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) ->
         assert refused.returncode == 2
         assert "free some space or choose another output" in refused.stderr
         assert not (disk.seen / "out").exists()
+
+
+class Filling(Quiet):
+    """Fills a disk when it is told something: that the run has made folders."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def tell(self, text: str) -> None:
+        assert "created" in text
+        self._disk.fill()
+
+
+def test_a_run_that_never_began_leaves_nothing_on_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", MIB) as disk:
+        pipeline = Pipeline(np.zeros((4, 4, 4))).map(f"{FUNCTIONS}:add")
+        full = (
+            r"the disk of \S+ is full: the outputs take .* and the records about .*, with 0 B free"
+        )
+        made = pipeline.write(disk.seen / "new" / "out")
+        with pytest.raises(DoesNotFit, match=full):
+            run(made, progress=Filling(disk), engine="serial")
+        assert {path.name for path in disk.seen.iterdir()} == {"filler", "mounted"}
 
 
 def test_a_read_only_disk(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
 from hyperslab.apps.bids.app import OUT, App, Command, place_of
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.errors import UsageError, suggest
+from hyperslab.machine.words import words_of
 from hyperslab.plan.placeholders import script_place
 
 GROUP_APP = "--group-app"
@@ -63,10 +63,7 @@ def group_words(template: str, root: str, results: str) -> tuple[str, ...]:
 
 def _split(flag: str, template: str, example: str) -> list[str]:
     """The words of a command. Raises UsageError."""
-    try:
-        words = shlex.split(template)
-    except ValueError as error:
-        raise UsageError(f"{flag} '{template}': {error}; check its quotes") from error
+    words = words_of(template, f"{flag} ")
     if not words:
         raise UsageError(f"{flag}: give a command, such as '{example}'")
     return words

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hyperslab import formats
-from hyperslab.arrays.sets import unique_names
+from hyperslab.arrays.naming import unique_names
 from hyperslab.blocks.gathering import natural
 from hyperslab.errors import UsageError
+from hyperslab.machine.words import words_of
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.placeholders import require_known, uses
 
@@ -26,10 +26,7 @@ def tasks_of(template: str, sources: Sequence[str], match: str = "") -> list[Com
     A template is split into words as a shell does; no shell runs it unless it begins with one, as
     in "sh -c 'gunzip < {input} > {out}/{name}'".
     """
-    try:
-        words = tuple(shlex.split(template))
-    except ValueError as error:
-        raise UsageError(f"--command: {template} cannot be split into words: {error}") from error
+    words = tuple(words_of(template, "--command "))
     if not words:
         raise UsageError("--command: it is empty: give a program and its arguments")
     require_known(words, 1, "a task")

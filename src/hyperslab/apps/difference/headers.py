@@ -247,8 +247,15 @@ def _saying_nothing(source: ArraySource) -> set[str]:
 
 
 def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:
-    """The difference in an attribute."""
-    return _field(what, a, b, lambda source: _plain(source.header.attributes.get(name)), _say)
+    """The difference in an attribute; a unit that is unknown is none."""
+
+    def take(source: ArraySource) -> Hashable:
+        said = _said(source.header.attributes.get(name))
+        if name.endswith("units") and said == "unknown":
+            return None
+        return said
+
+    return _field(what, a, b, take, _say)
 
 
 def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
@@ -258,7 +265,7 @@ def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
     def take(source: ArraySource) -> Hashable:
         if facts_of(source.format).has_own_header and not axes:
             return None
-        return _plain(source.header.attributes.get("units"))
+        return _said(source.header.attributes.get("units"))
 
     return _field("units", a, b, take, _say)
 
@@ -275,6 +282,16 @@ def _unit_of_space(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
     if _have_one_header(a, b) or not all(map(take, (*a.sources, *b.sources))):
         return None
     return _field("unit of space", a, b, take)
+
+
+def _said(value: Any) -> Hashable:
+    """A value of an attribute; None of an empty text or list, which says as little as none."""
+    plain = _plain(value)
+    if isinstance(plain, str) and not plain:
+        return None
+    if isinstance(value, list | tuple | np.ndarray) and not np.size(value):
+        return None
+    return plain
 
 
 def _plain(value: Any) -> Hashable:

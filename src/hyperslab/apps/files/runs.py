@@ -12,7 +12,7 @@ from typing import Any
 from hyperslab.accesses import FILE, ON_DATA, ON_NAMES, Accesses, Window
 from hyperslab.apps.files.kept import count_kept
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.submission import PAGE, add_to_trace, load_records, write_report
+from hyperslab.driver.submission import add_to_trace, load_records, try_report
 from hyperslab.engines.spark.phases import windows_of
 from hyperslab.errors import UsageError
 from hyperslab.report.files import META
@@ -42,6 +42,8 @@ class CountedRun:
     status: int
     numbers: FileNumbers | None
     "Numbers by phase and kind; None of a run that has left no trace."
+    unreported: str = ""
+    "Why its page could not be written with these numbers; '' where it was, or was not to be."
 
 
 def count_run(command: Sequence[str], out: Path, has_page: bool) -> CountedRun:
@@ -59,9 +61,10 @@ def count_run(command: Sequence[str], out: Path, has_page: bool) -> CountedRun:
     phases = _keep(folder, accesses)
     found = {**numbers_of_run(phases), **_of_shuffles(folder, accesses)}
     _add_numbers(folder / NUMBERS, found)
+    unreported = ""
     if has_page:
-        write_report(load_records(folder), folder / PAGE)
-    return CountedRun(status, phases)
+        unreported = try_report(load_records(folder))
+    return CountedRun(status, phases, unreported)
 
 
 def _add_numbers(path: Path, found: Mapping[str, float]) -> None:

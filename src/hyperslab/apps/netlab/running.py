@@ -11,7 +11,7 @@ from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
 from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.submission import KEPT, PAGE, load_records, write_report
+from hyperslab.driver.submission import KEPT, PAGE, load_records, try_report
 from hyperslab.engines.environment import itself
 from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.network.lab.registry import Lab
@@ -34,6 +34,8 @@ class Ended:
     "What the links carried while its tasks ran; None where it has left no trace."
     verdict: Verdict | None
     "What limited it, now that the links are known; None where it has left no summary."
+    unreported: str = ""
+    "Why its page could not be written with its links; '' where it was, or was not to be."
 
 
 def run_in_lab(
@@ -50,17 +52,20 @@ def run_in_lab(
         if folder is None or folder == earlier:
             return Ended(status, cluster.lab, None, None)
         usage = measured_of(folder, cluster.lab, meter)
-        return Ended(status, cluster.lab, usage, _judged(folder))
+        return Ended(status, cluster.lab, usage, *_judged(folder))
 
 
-def _judged(folder: Path) -> Verdict | None:
-    """What limited the run of these records, whose page is written again with its links."""
+def _judged(folder: Path) -> tuple[Verdict | None, str]:
+    """What limited the run of these records, whose page is written again with its links; and why
+    that could not be done, or ''.
+    """
     if not all((folder / name).is_file() for name in KEPT):
-        return None
+        return None, ""
     records = load_records(folder)
+    unreported = ""
     if (folder / PAGE).is_file():
-        write_report(records, folder / PAGE)
-    return judge(records.trace, records.summary)
+        unreported = try_report(records)
+    return judge(records.trace, records.summary), unreported
 
 
 def _run(cluster: Cluster, arguments: Sequence[str]) -> int:

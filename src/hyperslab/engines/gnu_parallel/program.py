@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from hyperslab.engines import keeper
 from hyperslab.engines.lifeline import workers_end
 from hyperslab.errors import UsageError
 from hyperslab.machine.asking import asked
+from hyperslab.machine.words import words_of
 
 NAME = "parallel"
 OLDEST = 20210222
@@ -61,10 +61,7 @@ def require_parallel(who: str) -> None:
 
 def _require_readable(command: str) -> None:
     """Raise UsageError for a command that no shell could read."""
-    try:
-        shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"{SSH}={command}: {error}; write it as in a shell") from error
+    words_of(command, f"{SSH}=")
 
 
 def version_here() -> int | None:
@@ -97,7 +94,7 @@ def environment() -> dict[str, str]:
 
 def _noticing(command: str) -> str:
     """A command that reaches hosts, which finds by itself that one is silent if it is ssh."""
-    program = shlex.split(command)[:1]
+    program = words_of(command, f"{SSH}=")[:1]
     if list(map(os.path.basename, program)) != ["ssh"]:
         return command
     return " ".join([command, *(f"-o{option}" for option in NOTICING)])

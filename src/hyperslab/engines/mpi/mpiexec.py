@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from hyperslab.errors import UsageError
 from hyperslab.machine.asking import asked, last_line
+from hyperslab.machine.words import words_of
 
 VARIABLE = "HYPERSLAB_MPIEXEC"
 "Environment variable that holds the command and its options, as a shell would have them."
@@ -76,10 +76,7 @@ def command() -> list[str]:
 
 def _words_of(named: str) -> list[str]:
     """A command of the user's as a shell has it. Raises UsageError for none."""
-    try:
-        words = shlex.split(named)
-    except ValueError as error:
-        raise UsageError(f"{VARIABLE}={named}: {error}; write it as in a shell") from error
+    words = words_of(named, f"{VARIABLE}=")
     if not words:
         raise UsageError(f"{VARIABLE} names no command: give one, or unset it")
     return words

@@ -31,7 +31,7 @@ def changed(blank: Any, parent: Any, header: Header) -> Any:
     for name in _OF_VALUES:
         blank[name] = 0
     blank["intent_name"] = b""
-    if axes.kept[_TIME : _TIME + 1] != (_TIME,):
+    if axes.told[_TIME : _TIME + 1] != (_TIME,):
         _forget_time(blank)
     if not keeps_space:
         _move_space(blank, parent, header)
@@ -53,7 +53,7 @@ def _sizes(parent: Any, header: Header, keeps_space: bool) -> Any:
     placed = _TIME
     if header.base_affine is None:
         placed = 0
-    for position, axis in enumerate(header.axes.kept[placed:], placed + 1):
+    for position, axis in enumerate(header.axes.told[placed:], placed + 1):
         if axis is not None:
             sizes[position] = known[axis + 1]
     return sizes

@@ -1,0 +1,40 @@
+"""Naming: a name for every array, by which what is made of it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hyperslab.arrays.source import ArraySource
+from hyperslab.storage.location import parts
+
+Stem = Callable[[str], str]
+"Function that takes from a file's name the part which names what is made of it."
+IN_MEMORY = "array"
+"Name of an array in memory, which has no file."
+
+
+def names_of(sources: Sequence[ArraySource], stem_of: Stem) -> list[str]:
+    """A name per source for its outputs."""
+    return unique_names([_stem_parts(source, stem_of) for source in sources])
+
+
+def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """A name per path, of its folders and its file's stem: the stem, with as much of the folders as
+    makes it unique.
+    """
+    for depth in range(1, max(len(p) for p in paths) + 1):
+        names = ["_".join(p[-depth:]) for p in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{'_'.join(p[-1:])}_{i}" for i, p in enumerate(paths)]
+
+
+def _stem_parts(source: ArraySource, stem_of: Stem) -> tuple[str, ...]:
+    if source.data is not None:
+        return (IN_MEMORY,)
+    *folders, name = parts(source.url)
+    stem = stem_of(name)
+    dataset = source.name.strip("/").replace("/", "-")
+    if dataset:
+        stem = f"{stem}_{dataset}"
+    return (*folders, stem)

@@ -1,0 +1,123 @@
+"""Inferred: what a function promises, by the extents of what it has returned for two samples, which
+differ along every axis that is not whole.
+
+Held by tests/driver/test_learning.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.axes import Axes
+from hyperslab.plan.promise import Promise
+
+NUMBERS = "biufc"
+"Kinds of dtype that functions are tried on, and may return."
+
+Pair = tuple[int, int]
+"Extents of an axis in the two samples."
+
+
+def promises_of(
+    halo: Sequence[int], blocks: Sequence[Array], returned: Sequence[dict[str, Array]]
+) -> tuple[Promise, ...] | None:
+    """What a step promises by what it has returned for both samples; None where that is unclear."""
+    first, second = returned
+    if list(first) != list(second):
+        return None
+    extents = list(zip(blocks[0].shape, blocks[1].shape, strict=True))
+    inner = [(a - 2 * h, b - 2 * h) for (a, b), h in zip(extents, halo, strict=True)]
+    promises = []
+    for name, array in first.items():
+        other = second[name]
+        if array.dtype != other.dtype or array.dtype.kind not in NUMBERS:
+            return None
+        if array.ndim != other.ndim:
+            return None
+        made = list(zip(array.shape, other.shape, strict=True))
+        axes = matched(made, extents) or matched(made, inner)
+        if axes is None or _resizes_space(axes, len(extents)):
+            return None
+        promises.append(_promise(name, array, blocks[0], axes))
+    return tuple(promises) or None
+
+
+def resized_axes(
+    halo: Sequence[int], blocks: Sequence[Array], returned: Sequence[dict[str, Array]]
+) -> dict[str, set[int]]:
+    """Axes of two blocks, of other extents in each, that an array has with a number of elements
+    more or less which is the same in both; by the names of arrays.
+    """
+    first, second = returned
+    found = {}
+    for name in set(first).intersection(second):
+        pairs = list(zip((first[name], second[name]), blocks, strict=True))
+        if any(array.ndim != block.ndim for array, block in pairs):
+            continue
+        more, other = (np.subtract(array.shape, block.shape) for array, block in pairs)
+        differ = np.not_equal(blocks[0].shape, blocks[1].shape)
+        is_resized = (more == other) & (more != 0) & differ & (np.array(halo) == 0)
+        found[name] = set(np.flatnonzero(is_resized).tolist())
+    return found
+
+
+def with_continued(
+    promises: Sequence[Promise], number: int, resized: Mapping[tuple[int, str], set[int]]
+) -> tuple[Promise, ...]:
+    """The promises of a step, which say of its new axes which are others, longer or shorter."""
+    told = []
+    for promise in promises:
+        same = resized.get((number, promise.name), set())
+        same = same.intersection(promise.drop_axis, dict(promise.new_axis))
+        told.append(replace(promise, continued=tuple(sorted(same))))
+    return tuple(told)
+
+
+def _resizes_space(axes: Axes, ndim: int) -> bool:
+    """Whether an axis of space has got another length, by which its voxels would lose their place:
+    that has to be said.
+    """
+    dropped = axes.dropped(ndim)
+    places = range(min(3, axes.ndim))
+    return any(place in dropped and axes.lengths[place] > 1 for place in places)
+
+
+def _promise(name: str, array: Array, block: Array, axes: Axes) -> Promise:
+    dtype = None
+    if array.dtype != block.dtype:
+        dtype = array.dtype.name
+    new = [
+        (position, length)
+        for position, (axis, length) in enumerate(zip(axes.kept, axes.lengths, strict=True))
+        if axis is None
+    ]
+    return Promise(name, dtype, axes.dropped(block.ndim), tuple(new))
+
+
+def matched(made: Sequence[Pair], given: Sequence[Pair]) -> Axes | None:
+    """The axes of a block that an array has, by their extents in two samples, in the order of the
+    block's; None where that is unclear.
+
+    An extent that is the same in both, and of no axis of the block, is that of a new axis.
+    """
+    kept: list[int | None] = []
+    lengths = []
+    next_axis = 0
+    for pair in made:
+        same = [axis for axis in range(next_axis, len(given)) if given[axis] == pair]
+        if len(same) > len([other for other in made if other == pair]):
+            return None
+        if same:
+            kept.append(same[0])
+            lengths.append(0)
+            next_axis = same[0] + 1
+        elif pair[0] == pair[1] and pair[0] > 0:
+            kept.append(None)
+            lengths.append(pair[0])
+        else:
+            return None
+    return Axes(tuple(kept), tuple(lengths))
