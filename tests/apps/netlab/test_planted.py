@@ -47,7 +47,15 @@ def even(cluster: Cluster) -> Iterator[Cluster]:
 
 def answer(cluster: Cluster, folder: Path) -> list[str]:
     """What the command says of the links, from the client's node."""
-    words = ["probe", "--network", *cluster.arguments, "--json", "-o", str(folder / "m.json")]
+    words = [
+        "probe",
+        "--network",
+        "--quick",
+        *cluster.arguments,
+        "--json",
+        "-o",
+        str(folder / "m.json"),
+    ]
     done = subprocess.run(
         [*cluster.prefix, *AS_INSTALLED, *words],
         capture_output=True,
