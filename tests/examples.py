@@ -9,9 +9,15 @@ import os
 VARIABLE = "HYPERSLAB_EXAMPLES"
 ALL = "all"
 SHARE = 5
+LEAST = 10
 
 
 def examples(number: int) -> int:
+    """So many of hypothesis, or a fifth of them; LEAST at least, as the first ones are simple."""
+    return min(number, max(LEAST, part(number)))
+
+
+def part(number: int) -> int:
     """So many, or a fifth of them."""
     if os.environ.get(VARIABLE) == ALL:
         return number
@@ -20,4 +26,4 @@ def examples(number: int) -> int:
 
 def spread(number: int) -> range:
     """The first so many whole numbers, or a fifth of them, from the first one on."""
-    return range(0, number, number // examples(number))
+    return range(0, number, number // part(number))
