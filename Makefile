@@ -68,7 +68,7 @@ test: ## run every check and the tests
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ALONE) || status=1; \
 	exit $$status
 
-# `make test` leaves out repetitions (tests/repetitions.py), and draws a third of the examples (tests/examples.py).
+# `make test` leaves out repetitions (tests/repetitions.py), and draws a fifth of the examples (tests/examples.py).
 test-all: ## run every check and every test, those too that repeat a point on another engine or format
 	@HYPERSLAB_ALL_TESTS=1 HYPERSLAB_EXAMPLES=all $(MAKE) --no-print-directory test
 

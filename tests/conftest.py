@@ -24,17 +24,19 @@ from tests.spark_java import java_options
 from tests.spark_java import settings as settings_of_spark
 
 ROOT = Path(__file__).parent
-TOGETHER = ("tests/connectors/spark/",)
+TOGETHER = ("tests/connectors/spark/", "tests/storage/remote/", "tests/system/browser/")
 "Folders whose tests share what takes long to start."
 WORD = "left out"
 "Key of what processes of pytest-xdist say of the repetitions that they leave out."
 LONGEST = (
     "connectors/spark/test_page.py",
+    "storage/remote/test_zarr.py",
     "engines/test_spark.py",
     "apps/bids/containers/test_podman.py",
     "system/faults/test_clusters.py",
     "engines/test_connect.py",
     "engines/test_gnu_parallel.py",
+    "system/faults/test_driver.py",
     "apps/netlab/test_cluster.py",
     "engines/test_mpi.py",
     "system/end_to_end/test_pages.py",
@@ -44,7 +46,6 @@ LONGEST = (
     "apps/experiment/test_spark_rounds.py",
     "engines/test_one_process.py",
     "system/end_to_end/test_split_merge.py",
-    "storage/remote/test_zarr.py",
     "system/verdicts/test_tasks.py",
     "connectors/test_xarray_suite.py",
     "engines/test_processes.py",

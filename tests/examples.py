@@ -1,4 +1,4 @@
-"""How many examples a test draws: a third of those that it names in `make test`, other ones each
+"""How many examples a test draws: a fifth of those that it names in `make test`, other ones each
 time, and all of them where HYPERSLAB_EXAMPLES is "all".
 """
 
@@ -8,16 +8,22 @@ import os
 
 VARIABLE = "HYPERSLAB_EXAMPLES"
 ALL = "all"
-SHARE = 3
+SHARE = 5
+LEAST = 10
 
 
 def examples(number: int) -> int:
-    """So many, or a third of them."""
+    """So many of hypothesis, or a fifth of them; LEAST at least, as the first ones are simple."""
+    return min(number, max(LEAST, part(number)))
+
+
+def part(number: int) -> int:
+    """So many, or a fifth of them."""
     if os.environ.get(VARIABLE) == ALL:
         return number
     return number // SHARE
 
 
 def spread(number: int) -> range:
-    """The first so many whole numbers, or a third of them, from the first one on."""
-    return range(0, number, number // examples(number))
+    """The first so many whole numbers, or a fifth of them, from the first one on."""
+    return range(0, number, number // part(number))

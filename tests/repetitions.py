@@ -8,7 +8,8 @@ one to notice a fault, such as that of a mutant, is no repetition.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 ALL = "HYPERSLAB_ALL_TESTS"
 "Environment variable that has repetitions played, too, if it is set."
 MARK = "repetition"
+CROSSED = "each_value"
 LEFT_OUT = pytest.StashKey[int]()
 "Number of repetitions that this session leaves out."
 Suite = TypeVar("Suite", bound=type)
@@ -39,6 +41,13 @@ def _repetition(case: Any, point: str) -> Any:
     return pytest.param(*values, marks=repeats(point))
 
 
+def each_value(point: str) -> pytest.MarkDecorator:
+    """Mark a test that is parametrised several times, of whose combinations all but the first
+    values together, the second ones, and so on, repeat a point: each value comes once at least.
+    """
+    return pytest.mark.each_value(point)
+
+
 def only(names: Collection[str]) -> Callable[[Suite], Suite]:
     """Have a class play these tests of the suite that it inherits; the others are repetitions."""
 
@@ -55,8 +64,10 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take repetitions out of what is collected, unless all is to be played."""
     if ALL in os.environ:
         return
-    repeated = [item for item in items if is_repetition(item)]
-    items[:] = [item for item in items if not is_repetition(item)]
+    single = [item for item in items if not is_repetition(item)]
+    played = set(single) - set(further_combinations(single))
+    repeated = [item for item in items if item not in played]
+    items[:] = [item for item in items if item in played]
     config.stash[LEFT_OUT] = len(repeated)
     if repeated:
         config.hook.pytest_deselected(items=repeated)
@@ -68,6 +79,30 @@ def is_repetition(item: pytest.Item) -> bool:
         return True
     suite = getattr(item, "cls", None)
     return getattr(item, "originalname", item.name) in getattr(suite, "repetitions", ())
+
+
+def further_combinations(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Those of tests that are marked by `each_value` which bring no value that is not played."""
+    tests = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker(CROSSED):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    return [item for cases in tests.values() for item in _further(cases)]
+
+
+def _further(cases: Sequence[Any]) -> list[pytest.Item]:
+    """Cases of a test but the first values together, the second ones, and so on; of arguments with
+    fewer values than others the first one comes again behind the last one.
+    """
+    values = [list(dict.fromkeys(names)) for names in zip(*map(_values, cases), strict=True)]
+    most = max(map(len, values))
+    played = {tuple(names[n % len(names)] for names in values) for n in range(most)}
+    return [case for case in cases if _values(case) not in played]
+
+
+def _values(case: Any) -> tuple[str, ...]:
+    """The name of each value of a case: its own name joins them by what may be in one."""
+    return tuple(case.callspec._idlist)
 
 
 def told(config: pytest.Config) -> str:

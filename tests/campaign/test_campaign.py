@@ -44,10 +44,11 @@ ROUNDS: Mapping[str, tuple[Job, int]] = {
     "terminals": (VOLUME, 2),
 }
 "A job for every scenario, and the number that decides all else."
-PLAYED = ("deaths", "calls", "changes", "power", "terminals")
+PLAYED = ("deaths", "calls", "power")
 """Faults that strike where they were drawn. What the other scenarios do, tests/system/faults does
 at chosen moments: test_disk.py, test_driver.py (races, tampering), test_damaged_records.py,
-test_copies.py, test_stale_workers.py.
+test_copies.py, test_stale_workers.py, test_sources.py and test_resume.py (changes); terminals go
+away in tests/system/end_to_end/test_listeners.py.
 """
 CALLS = """
 import ctypes, fcntl, os, sys

@@ -35,6 +35,7 @@ from hyperslab.errors import FormatError, MissingExtra, SourceChanged, UsageErro
 from tests.connectors.calls import noting
 from tests.formats.files import DATA
 from tests.formats.zarr_made import make
+from tests.repetitions import each_value
 
 SHAPE = (50, 60, 70)
 UNIT = (8, 16, 32)
@@ -76,6 +77,7 @@ ALL = [
 ]
 
 
+@each_value("every file, in chunks of every kind")
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("chunks", ["auto", "100KiB", -1])
 def test_values_are_those_of_the_view(folder: Path, name: str, chunks: Any) -> None:

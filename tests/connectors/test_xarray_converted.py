@@ -18,6 +18,7 @@ from hyperslab.errors import UsageError
 from tests.connectors.opened import ours
 from tests.connectors.test_xarray_coordinates import placed, saved
 from tests.formats.files import DATA
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import call
 
 SHAPE = (8, 6, 5, 7)
@@ -71,6 +72,7 @@ def assert_alike(found: Any, expected: Any, toffset: float = 1.0) -> None:
     assert found.header["toffset"] == toffset
 
 
+@each_value("every part, and every affine")
 @pytest.mark.parametrize("turn", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize(
     ("key", "toffset"),
@@ -270,6 +272,7 @@ MINC = [
 ]
 
 
+@each_value("every part, by every way")
 @pytest.mark.parametrize("key", MINC, ids=["whole", "cut", "flip", "time"])
 @pytest.mark.parametrize("keep", [True, False], ids=["affine", "coordinates alone"])
 @pytest.mark.parametrize("way", ["netcdf4", "zarr"])

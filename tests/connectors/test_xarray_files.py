@@ -26,6 +26,7 @@ from tests.connectors.opened import (
     write_all_kinds,
 )
 from tests.formats.files import few_real_files, real_files
+from tests.repetitions import each_value
 
 MANY = 20
 LARGEST = 10**6
@@ -120,6 +121,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@each_value("every option, and every kind of file")
 @pytest.mark.parametrize("options", WAYS, ids=str)
 def test_every_kind_of_variable_is_as_netcdf4_gives_it(
     kinds: Path, options: dict[str, Any]

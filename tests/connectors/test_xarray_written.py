@@ -28,6 +28,7 @@ from tests.connectors.test_xarray_converted import (
 )
 from tests.connectors.test_xarray_coordinates import apply_affine, placed, saved
 from tests.formats.files import DATA
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import call
 
 WAYS = {"nc": "netcdf4", "h5": "h5netcdf", "zarr": "zarr"}
@@ -47,6 +48,7 @@ def written(folder: Path, end: str, source: str = "a.nii") -> Path:
     return folder / f"b.{end}"
 
 
+@each_value("every format, and every affine")
 @pytest.mark.parametrize("end", WAYS)
 @pytest.mark.parametrize("turn", SOURCES.values(), ids=SOURCES)
 def test_an_image_has_the_places_that_the_engine_gives_it(
@@ -73,6 +75,7 @@ def test_a_place_in_mm_is_the_voxel_that_nibabel_finds(tmp_path: Path, end: str)
     np.testing.assert_array_equal(near, np.asarray(whole.dataobj)[5, 2, 3])
 
 
+@each_value("every format, and every affine")
 @pytest.mark.parametrize("end", WAYS)
 @pytest.mark.parametrize("turn", SOURCES.values(), ids=SOURCES)
 def test_a_flipped_and_cut_copy_lies_where_it_did(tmp_path: Path, end: str, turn: Any) -> None:
@@ -108,6 +111,7 @@ def test_means_lie_in_the_middle_of_what_they_are_of(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.affine[:, 3], whole.affine @ (0.5, 1, 0, 1))
 
 
+@each_value("every format, and every affine")
 @pytest.mark.parametrize("end", WAYS)
 @pytest.mark.parametrize("unit", [0, 2, 3])
 def test_there_and_back_is_the_same_header(tmp_path: Path, end: str, unit: int) -> None:
@@ -218,6 +222,7 @@ def test_blocks_have_the_places_of_their_voxels(tmp_path: Path) -> None:
     assert (tmp_path / "a.nii").read_bytes() == (tmp_path / "c.nii").read_bytes()
 
 
+@each_value("every format, and every affine")
 @pytest.mark.parametrize("end", WAYS)
 @pytest.mark.parametrize("name", ["small.mnc", "minc2-4d-d.mnc"])
 def test_images_of_minc_keep_their_axes(tmp_path: Path, end: str, name: str) -> None:
@@ -251,6 +256,7 @@ def test_a_run_on_a_file_of_minc_has_lines_again(tmp_path: Path) -> None:
         )
 
 
+@each_value("every format, and every affine")
 @pytest.mark.parametrize("turn", [None, TURNED], ids=["straight", "oblique"])
 @pytest.mark.parametrize("end", WAYS)
 def test_a_file_of_transposed_axes_lies_where_it_did(tmp_path: Path, turn: Any, end: str) -> None:

@@ -23,6 +23,7 @@ from hyperslab.driver.learning import learn
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.plan.pipeline import Pipeline
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import FUNCTIONAL, ROOT, call, save, succeed
 
 NOISE = np.random.default_rng(3).normal(1000, 100, (12, 10, 9, 11))
@@ -98,6 +99,7 @@ def peaked(block: Array) -> Array:
     return np.asarray(block * np.hypot.reduce(peak))
 
 
+@each_value("extremes are found in every dtype")
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u2"])
 @pytest.mark.parametrize(
     "function",
@@ -130,6 +132,7 @@ def largest_cluster(block: Array, threshold: float) -> Array:
     return np.asarray(numbers == 1 + sizes.argmax(), "u1")
 
 
+@each_value("thresholds are found in every dtype")
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u2", "<i4"])
 @pytest.mark.parametrize(
     "function",

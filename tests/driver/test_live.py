@@ -28,6 +28,7 @@ from hyperslab.driver.live import LEAVE_S, MOST_CONNECTIONS, Seen
 from hyperslab.report.failures import Failed
 from hyperslab.report.progress import Count
 from hyperslab.trace import Span, Trace
+from tests.repetitions import few
 from tests.system.end_to_end.command import ANATOMICAL, start
 from tests.system.faults.command import await_that
 
@@ -191,7 +192,10 @@ def test_a_run_of_python_is_followed_to_its_end(
     assert not is_open(url)
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+SIGNALS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("ended_by", few(SIGNALS[:2], SIGNALS, "it ends with the run"))
 def test_it_ends_with_the_run_whatever_ends_that(tmp_path: Path, ended_by: signal.Signals) -> None:
     line = ("run", ADD, ANATOMICAL, "-o", tmp_path / "out", "--workers", "2", "--blocks", "20")
     with start(*line, "-p", "seconds=0.5", "-q", "--live", start_new_session=True) as run:

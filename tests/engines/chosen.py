@@ -20,6 +20,9 @@ DIFFERING = (
 steps, and in how it is given up. `dask-bag` plays all that is of their own.
 """
 
+OWN_TREE = (*DIFFERING, "test_a_fold_that_fails_says_so")
+"The same, of an engine of batches whose tree of merges is its own."
+
 OWN = (
     *DIFFERING,
     "test_folds_with_a_prior",

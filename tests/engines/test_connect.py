@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 import socket
 import sys
@@ -39,7 +38,14 @@ from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
 from tests.system.clusters.required import required
 from tests.system.clusters.slurm import slurm as slurm_cluster
 from tests.system.clusters.spark import spark_cluster
-from tests.system.faults.command import Running, await_recorded, load, make_volume, program, running
+from tests.system.faults.command import (
+    Running,
+    await_recorded,
+    hyperslab,
+    load,
+    make_volume,
+    running,
+)
 
 CODE = """
 import numpy as np
@@ -313,7 +319,7 @@ def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path) -> None:
     [("11.0.2", "is version 11"), ("1.8.0_292", "is version 8"), ("", "no java")],
 )
 def test_java_that_is_missing_or_too_old_is_a_sentence(
-    tmp_path: Path, version: str, reason: str
+    tmp_path: Path, version: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_volume(tmp_path / "in.nii")
     java = tmp_path / "bin" / "java"
@@ -321,8 +327,8 @@ def test_java_that_is_missing_or_too_old_is_a_sentence(
     if version:
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2019-01-15' >&2\n")
         java.chmod(0o755)
-    environment = {**os.environ, "PATH": str(java.parent)}
-    environment.pop("JAVA_HOME", None)
+    monkeypatch.setenv("PATH", str(java.parent))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     arguments = (
         "run",
         "increment",
@@ -332,7 +338,7 @@ def test_java_that_is_missing_or_too_old_is_a_sentence(
         "--engine",
         "spark",
     )
-    done = program(*arguments, environment=environment)
+    done = hyperslab(*arguments)
     assert done.returncode == 2
     assert reason in done.stderr
     assert "Java 17 or newer" in done.stderr
@@ -359,7 +365,7 @@ def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, eng
             2 if engine == "spark" else 0
         )  # it asks both cores first
 
-    assert units("many", Rule("blocks", (1024,))) == 64
+    assert units("many", Rule("blocks", (192,))) == 64
     steps = 1 if engine == "spark" else 4  # read, map, write, record
     assert units("stepwise", Rule("blocks", (16,)), granularity="stepwise") == 16 * steps
 

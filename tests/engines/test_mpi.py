@@ -34,7 +34,7 @@ from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import OWN
-from tests.repetitions import only
+from tests.repetitions import few, only
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
 from tests.system.faults.command import make_volume
@@ -76,7 +76,10 @@ class TestMpi(EngineTests):
         required(mpi.missing())
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(3, 1), (2, 2)])
+BOTH = [(3, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(("workers", "threads"), few(BOTH[:1], BOTH, "values add up"))
 def test_functions_travel_by_value_and_their_values_add_up(
     tmp_path: Path, workers: int, threads: int
 ) -> None:

@@ -28,7 +28,7 @@ if __name__ == "__main__":
         try:
             result = hyperslab.run(
                 pipeline.write(tempfile.mkdtemp(dir=sys.argv[2])),
-                engine=engine, rule=hyperslab.Rule("slabs"), report=False, check=False, **options,
+                engine=engine, blocks=4, report=False, check=False, **options,
             )
             said[name] = result.state
         except hyperslab.HyperslabError as error:

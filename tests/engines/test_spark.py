@@ -28,7 +28,7 @@ from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
 from hyperslab.errors import RunStopped
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import OWN
+from tests.engines.chosen import OWN_TREE
 from tests.repetitions import only
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
@@ -47,7 +47,7 @@ def none_is_left() -> Iterator[None]:
         left.stop()
 
 
-@only(OWN)
+@only(OWN_TREE)
 class TestSpark(EngineTests):
     engine = "spark"
 

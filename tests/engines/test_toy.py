@@ -39,7 +39,7 @@ from hyperslab.storage.recordfile import save_record
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
 from tests.engines.chosen import FEWEST
-from tests.repetitions import only
+from tests.repetitions import few, only
 from tests.report.made_traces import RUN, found, rules, span, trace
 from tests.system.end_to_end.command import AS_INSTALLED
 from tests.system.faults.command import load, make_volume
@@ -103,7 +103,7 @@ def test_it_is_one_of_the_engines() -> None:
         capacity("toy", "tcp://localhost:1")
 
 
-@pytest.mark.parametrize("verb", ["run", "convert"])
+@pytest.mark.parametrize("verb", few(["run"], ["run", "convert"], "it is in the help"))
 def test_it_is_in_the_help(site: Path, verb: str) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "COLUMNS": "400"}
     done = subprocess.run(

@@ -57,6 +57,21 @@ def few_real_files(kind: str, only: str = "", without: tuple[str, ...] = ()) -> 
     ]
 
 
+ALIKE = ("colin27_ch2_T1w.nii.gz", "icbm152_sym09a_brain_T1w.nii.gz")
+"Large compressed images that are read as colin27_ch2bet_brain.nii.gz is."
+
+
+def unlike_real_files(kind: str) -> list[Any]:
+    """All of a format, of which those of ALIKE repeat the point of a suite."""
+    point = repeats("a large compressed image: colin27_ch2bet_brain.nii.gz")
+    return [
+        pytest.param(*case.values, id=case.id, marks=[*case.marks, point])
+        if case.id in ALIKE
+        else case
+        for case in real_files(kind)
+    ]
+
+
 @functools.cache
 def _named(kind: str) -> list[tuple[Path, str]]:
     """The files of a format, each with the name of its parameter."""

@@ -37,6 +37,7 @@ from hyperslab.formats.groups import GroupReader, read_groups
 from hyperslab.storage.location import RemoteFolder
 from hyperslab.testing import FormatTests
 from tests.formats.files import ROOT
+from tests.repetitions import repeats
 from tests.system.end_to_end.command import AS_INSTALLED, call
 
 SOURCE = Path(__file__).with_name("nrrd_format.py")
@@ -308,6 +309,7 @@ def test_xarray_reads_it_with_and_without_being_told(made: Path) -> None:
             read_groups(path, "t1")
 
 
+@repeats("processes that others start know an added format: those of Dask")
 def test_spark_loads_and_writes_it(made: Path, tmp_path: Path) -> None:
     """In a process of its own: the workers of a Spark that runs already would not know of it."""
     paths = [str(made / "little.nrrd"), str(tmp_path / "rows.nrrd")]

@@ -23,6 +23,7 @@ from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import codec
 from hyperslab.testing.formats import assert_same
 from tests.examples import spread
+from tests.repetitions import each_value
 
 CName = Literal["blosclz", "lz4", "lz4hc", "zlib", "zstd"]
 INNER: tuple[CName, ...] = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
@@ -101,6 +102,7 @@ def elements(size: int, kind: str) -> Array:
     return np.frombuffer(raw.tobytes(), kind)
 
 
+@each_value("what Blosc has packed is unpacked: all codecs, all shuffles")
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("inner", INNER)
 def test_blosc_of_every_element_size_and_level(inner: CName, shuffle: str) -> None:
@@ -114,6 +116,7 @@ def test_blosc_of_every_element_size_and_level(inner: CName, shuffle: str) -> No
     assert packed > 11 * (len(LEVELS) - 1), "too many chunks could not be compressed"
 
 
+@each_value("what Blosc has packed is unpacked: all codecs, all shuffles")
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("inner", INNER)
 def test_blosc_of_many_blocks_and_of_noise(inner: CName, shuffle: str) -> None:

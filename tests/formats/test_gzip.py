@@ -35,7 +35,7 @@ from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, count_calls, slabs
 from tests.examples import examples
-from tests.formats.files import real_files
+from tests.formats.files import unlike_real_files
 from tests.formats.nifti_made import member, random_values, save, smooth_values
 from tests.formats.test_nifti import DTYPES, whole
 from tests.repetitions import few
@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestIndexedNifti(FormatTests):
     @pytest.fixture(
-        params=[p for p in real_files("nifti") if p.values[0].suffix == ".gz" or p.marks]
+        params=[p for p in unlike_real_files("nifti") if p.values[0].suffix == ".gz" or p.marks]
     )
     def path(self, request: pytest.FixtureRequest) -> Path:
         return Path(request.param)

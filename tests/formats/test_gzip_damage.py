@@ -26,6 +26,7 @@ from hyperslab.errors import FormatError
 from hyperslab.testing.formats import assert_same
 from tests.formats.nifti_made import member, save
 from tests.formats.test_gzip import SHAPE, SPACING, image_bytes, nib, open_at, volume
+from tests.repetitions import each_value
 
 
 def silent_damage(stored: bytes, places: int) -> list[bytes]:
@@ -61,6 +62,7 @@ def damaged(request: pytest.FixtureRequest) -> tuple[tuple[int, ...], list[bytes
     return request.param, found
 
 
+@each_value("every way of reading, and every file")
 @pytest.mark.parametrize("way", ["view", "task", "without the core", "cannot be entered"])
 def test_no_value_of_a_damaged_file_is_returned(
     damaged: tuple[tuple[int, ...], list[bytes]],

@@ -36,6 +36,7 @@ from tests.formats.written import (
     values_of,
     write_by_many,
 )
+from tests.repetitions import each_value
 
 AFFINE = np.array([[0, -2.0, 0, 5], [1.5, 0, 0, -7], [0, 0, 3.25, 11], [0, 0, 0, 1]])
 KINDS: Mapping[str, Encoding] = {
@@ -56,6 +57,7 @@ def _does_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 
+@each_value("every dtype is written")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [*NUMBERS, "f2", "?", "c8", "c16", "S3", RGB], ids=str)
 def test_every_dtype_in_every_kind_of_file(tmp_path: Path, kind: str, dtype: Any) -> None:
@@ -69,6 +71,7 @@ def test_every_dtype_in_every_kind_of_file(tmp_path: Path, kind: str, dtype: Any
     assert_read_back(path, values, "data")
 
 
+@each_value("every shape is written")
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_shape(tmp_path: Path, shape: tuple[int, ...], compression: str) -> None:
@@ -156,6 +159,7 @@ def test_a_placed_file_is_whole_as_soon_as_it_is_allocated(tmp_path: Path) -> No
         assert file.id.get_filesize() == sink.nbytes
 
 
+@each_value("every dtype is written")
 @pytest.mark.parametrize("kind", [k for k in KINDS if "virtual" not in k])
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_netcdf_of_every_dtype(tmp_path: Path, dtype: str, kind: str) -> None:

@@ -26,7 +26,7 @@ from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from hyperslab.units import show_count
 from tests.examples import examples
-from tests.formats.files import DATA, real_files
+from tests.formats.files import DATA, unlike_real_files
 from tests.formats.nifti_made import random_values, save
 
 nib: Any = nibabel
@@ -42,7 +42,7 @@ def whole(url: str, values: Values) -> Array:
 
 
 class TestNifti(FormatTests):
-    @pytest.fixture(params=real_files("nifti"))
+    @pytest.fixture(params=unlike_real_files("nifti"))
     def path(self, request: pytest.FixtureRequest) -> Path:
         return Path(request.param)
 

@@ -22,6 +22,7 @@ from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.formats import nifti
 from hyperslab.testing.formats import assert_same
 from tests.formats.nifti_made import save
+from tests.repetitions import each_value
 
 nib: Any = nibabel
 "Its functions carry no types."
@@ -66,6 +67,7 @@ def by_nibabel(path: Path) -> tuple[Array, Array] | None:
     return None if not found.shape or starts_in_header else (values, found.affine)
 
 
+@each_value("every byte may be any, in both kinds of header")
 @pytest.mark.parametrize("value", [7, 255])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_byte_of_a_header_may_be_any(

@@ -35,6 +35,7 @@ from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, traced_memory
 from tests.formats.zarr_made import edit, make, named, values
 from tests.formats.zarr_rows import by_xarray, by_zarr
+from tests.repetitions import few
 from tests.system.end_to_end.command import call, succeed
 
 LARGE = (70, 60, 50)
@@ -118,7 +119,11 @@ reading.read(source, slab)
 """
 
 
-@pytest.mark.parametrize("name", STORES)
+LOOKED_AT = ("version-2", "version-3", "shards")
+"One of every way in which chunks have names, or lie in a file."
+
+
+@pytest.mark.parametrize("name", few(LOOKED_AT, STORES, "a task opens what it reads"))
 def test_a_task_opens_chunk_files_and_nothing_else(
     name: str, stores: Callable[[str], Path]
 ) -> None:
@@ -245,7 +250,10 @@ def test_the_configuration_of_zarr_is_not_touched(stores: Callable[[str], Path])
         assert before == json.dumps(zarr.config.config)
 
 
-@pytest.mark.parametrize("engine", ["serial", "threads", "processes"])
+RUN_BY = ["serial", "threads", "processes"]
+
+
+@pytest.mark.parametrize("engine", few(RUN_BY[1:2], RUN_BY, "runs read stores on every engine"))
 def test_runs_read_stores(volume: ArraySource, engine: Any, tmp_path: Path) -> None:
     fold = hyperslab.Fold(lift=lambda block: int(block.sum()), merge=lambda a, b: a + b)
     pipeline = hyperslab.Pipeline(volume.url).reduce(fold)

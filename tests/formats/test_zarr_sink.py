@@ -35,6 +35,7 @@ from hyperslab.testing.formats import assert_same
 from tests.examples import examples
 from tests.formats.zarr_made import values
 from tests.formats.zarr_rows import TYPES
+from tests.repetitions import few
 
 SHAPE = (20, 13, 31)
 PLACE = Header(
@@ -186,7 +187,7 @@ def write_in_a_process(given: tuple[ArraySink, str, list[Hyperslab], Array]) -> 
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", few(["fork"], ["fork", "spawn"], "processes write at a time"))
 def test_many_processes_write_at_a_time_also_the_same(method: str, tmp_path: Path) -> None:
     block, path = values((40, 30, 30), "i4"), str(tmp_path / "a.zarr")
     encoding = Encoding(chunks=(5, 5, 5), shards=(10, 10, 10))

@@ -31,6 +31,7 @@ from hyperslab.plan.steps import steps_of
 from hyperslab.plan.task import Outcome
 from hyperslab.testing import functions
 from tests.examples import examples
+from tests.repetitions import few
 
 LIMIT_S = 2.0
 "Time on a processor in which a plan is to be there; twice that much fails, as machines differ."
@@ -152,7 +153,7 @@ def test_nothing_that_is_asked_for_takes_long(
         assert (plan is None) == (rule.kind != "auto")
 
 
-@pytest.mark.parametrize("halo", [0, 3])
+@pytest.mark.parametrize("halo", few([3], [0, 3], "a million chunks are planned in time"))
 def test_a_million_chunks_are_planned_in_time(described: ArraySource, halo: int) -> None:
     source = stored(described, (1600, 1600, 1600), (16, 16, 16))
     assert source.chunks is not None

@@ -19,6 +19,7 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.plan.compile import Budget, compile_plan
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import functions
+from tests.repetitions import few as only_some
 from tests.system.end_to_end.command import save
 
 FEW, MANY = 100, 3000
@@ -48,7 +49,7 @@ def opened_s(path: Path) -> float:
     return least_s(lambda: [formats.open_source(str(path)) for _ in range(FEW)]) / FEW
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", only_some(["fold"], ENDINGS, "planning takes its share"))
 def test_planning_takes_no_more_than_its_share(path: Path, opened_s: float, ending: str) -> None:
     few = planned_s(ENDINGS[ending], independent(described(path, FEW))) / FEW
     many = planned_s(ENDINGS[ending], independent(described(path, MANY))) / MANY

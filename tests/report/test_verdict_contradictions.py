@@ -174,7 +174,7 @@ def test_memory_that_was_short_rules_out_more_slots() -> None:
     assert "a few large files" in after.remedy
 
 
-REAL_RUNS = 120
+REAL_RUNS = 60
 AT_A_TIME = 20
 "Real runs beside each other: what they do is mostly to sleep, as only a run of a second is judged."
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hyperslab.workloads import kernels
+from tests.repetitions import each_value
 from tests.workloads.made_blocks import both, both_ways, values_of  # noqa: F401
 
 
@@ -123,6 +124,7 @@ def test_bins_of_a_given_range_are_those_of_numpy(
     assert (below, above) == (int((values < bounds[0]).sum()), int((values > bounds[1]).sum()))
 
 
+@each_value("every dtype, and every number of bins")
 @pytest.mark.parametrize("dtype", BINNED)
 @pytest.mark.parametrize("bins", [1, 7, 1024, 65536])
 def test_bins_of_many_values_are_those_of_numpy(dtype: str, bins: int) -> None:
@@ -147,6 +149,7 @@ def test_bins_of_many_values_are_those_of_numpy(dtype: str, bins: int) -> None:
             assert nan == 0
 
 
+@each_value("every range, by both ways")
 @pytest.mark.usefixtures("both")
 @pytest.mark.parametrize(
     ("low", "high", "dtype", "bins"),

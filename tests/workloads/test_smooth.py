@@ -23,6 +23,7 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import downsample, smooth
 from tests.blockwise import NUMBERS, SHAPES, arrays, blocks_of
+from tests.repetitions import each_value
 
 
 def smoothed_blockwise(data: Array, seed: int, boundary: str = "symmetric", **params: Any) -> Array:
@@ -93,6 +94,7 @@ def saved(path: Path, values: Array, affine: Array, unit: str = "mm") -> Any:
     return image
 
 
+@each_value("every unit, and both shapes")
 @pytest.mark.parametrize("unit", ["mm", "micron", "unknown"])
 @pytest.mark.parametrize("shape", [(23, 19, 11), (15, 14, 9, 3)])
 def test_millimetres_become_voxels_by_their_sizes(

@@ -24,6 +24,7 @@ from hyperslab.workloads import synth as files
 from hyperslab.workloads.synth import synth
 from hyperslab.workloads.volume import KINDS, block, shape_of
 from tests.examples import examples
+from tests.repetitions import few
 
 MIB = 2**20
 SHAPE = (37, 21, 26)
@@ -150,7 +151,7 @@ def test_blocks_make_a_mosaic(tmp_path: Path) -> None:
     assert len(mosaic.members) == 27
 
 
-@pytest.mark.parametrize("blocks", [1, 6])
+@pytest.mark.parametrize("blocks", few([6], [1, 6], "workers write the same files"))
 def test_workers_write_the_same_files(
     blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

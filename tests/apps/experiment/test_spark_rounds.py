@@ -32,7 +32,7 @@ def test_clients_leave_the_records_of_a_run_with_its_operations_on_files(tmp_pat
     required(spark.missing())
     required(strace.why_not())
     out = tmp_path / "out"
-    sizes = {"partitions": M, "reducers": R, "keys": KEYS, "threshold": 1}
+    sizes = {"partitions": M, "reducers": R, "keys": KEYS, "threshold": 1, "scale": 1e-4}
     rounds = {"rounds": 2, "warmups": 1, "clients": 2}
     given = [w for name, value in (sizes | rounds).items() for w in ("--param", f"{name}={value}")]
     scratch = tmp_path / "scratch"

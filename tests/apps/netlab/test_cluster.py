@@ -26,6 +26,7 @@ from hyperslab.network.lab import registry
 from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.report.links import links_of
 from tests.network.lab.labs import TOLERANT, require, spec
+from tests.repetitions import repeats
 from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
@@ -201,6 +202,7 @@ def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
     assert registry.recorded() == before
 
 
+@repeats("a cluster is started in a laboratory: Dask's, and ranks of MPI")
 def test_spark_is_started_by_commands_too(records: Path) -> None:
     """Its check says that the master has heard of all workers."""
     require("emulator")

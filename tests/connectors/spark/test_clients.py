@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 from tests.formats.files import ROOT
+from tests.repetitions import repeats
 
 CONNECT = """
 import numpy as np
@@ -90,6 +91,7 @@ def test_spark_connect(tmp_path: Path) -> None:
         np.testing.assert_array_equal(file["y"], values)
 
 
+@repeats("a write whose tasks are done again is right: where they fail, test_write_faults.py")
 def test_an_executor_that_dies_while_it_writes(tmp_path: Path) -> None:
     values = source(tmp_path)
     run(CLUSTER, tmp_path)

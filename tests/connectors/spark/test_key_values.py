@@ -9,6 +9,7 @@ import pytest
 
 from hyperslab.connectors.spark.key_values import WORKLOADS, Size, drawn, size_of, table_of
 from hyperslab.errors import UsageError
+from tests.repetitions import few
 
 SIZE = Size(partitions=3, reducers=2, records=500, keys=40, values=1000, tasks=7)
 
@@ -21,7 +22,11 @@ def pairs() -> list[tuple[int, int]]:
     ]
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+PLAYED = ("scheduling-throughput", "agg-by-key-int", "sort-by-key", "group-by-worst-java")
+"A workload of each kind: without pairs, with sums of them, with an order, and with groups."
+
+
+@pytest.mark.parametrize("name", few(PLAYED, WORKLOADS, "a workload on pairs is right"))
 def test_a_workload_comes_to_what_is_expected(sc: Any, name: str) -> None:
     everything = pairs()
     assert len(everything) == SIZE.records

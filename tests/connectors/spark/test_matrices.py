@@ -14,6 +14,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark import matrices
 from hyperslab.errors import UsageError
 from tests.connectors.spark.cuts import blocks, matrix, pieces
+from tests.repetitions import few
 
 
 def _array(dtype: str) -> Array:
@@ -22,7 +23,10 @@ def _array(dtype: str) -> Array:
     return values.astype(dtype)
 
 
-@pytest.mark.parametrize(("dtype", "axis", "cuts"), [(">i2", 1, (1, 4)), ("f4", 0, (3,))])
+CUT = [(">i2", 1, (1, 4)), ("f4", 0, (3,))]
+
+
+@pytest.mark.parametrize(("dtype", "axis", "cuts"), few(CUT[:1], CUT, "entries are the matrix's"))
 def test_entries(sc: Any, dtype: str, axis: int, cuts: tuple[int, ...]) -> None:
     array = _array(dtype)
     rdd, expected = blocks(sc, array, cuts, axis), matrix(array, axis)

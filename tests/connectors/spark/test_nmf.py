@@ -14,6 +14,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.factorization import nmf, random_rows
 from hyperslab.errors import UsageError
 from tests.connectors.spark.cuts import blocks, matrix, pieces
+from tests.repetitions import few
 
 
 def _volume(dtype: str) -> Array:
@@ -33,9 +34,11 @@ def test_blocks_that_are_cut_along_another_axis(sc: Any) -> None:
             nmf(blocks(sc, _volume("f8"), (10,), axis=1, partitions=partitions), 2)
 
 
+CUT = [("f8", (1, 12, 12, 13), 5), ("i2", (7,), 2), (">f4", (5, 6, 19), 2)]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "cuts", "iterations"),
-    [("f8", (1, 12, 12, 13), 5), ("i2", (7,), 2), (">f4", (5, 6, 19), 2)],
+    ("dtype", "cuts", "iterations"), few(CUT[2:], CUT, "factors are those of scikit-learn")
 )
 def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...], iterations: int) -> None:
     array, before = _volume(dtype), _stored(sc)

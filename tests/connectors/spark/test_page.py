@@ -19,7 +19,7 @@ import pytest
 
 from tests.formats.files import ROOT
 
-LIGHTER = {"iterations=20": "iterations=4"}
+LIGHTER = {"iterations=20": "iterations=2", "iterations=50": "iterations=2"}
 "What takes many jobs of Spark, of which fewer show as much."
 
 

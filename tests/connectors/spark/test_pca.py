@@ -21,6 +21,7 @@ from hyperslab.connectors.spark.principal import (
 )
 from hyperslab.errors import UsageError
 from tests.connectors.spark.cuts import blocks, matrix, pieces
+from tests.repetitions import few
 
 
 def _volume(dtype: str) -> Array:
@@ -30,8 +31,11 @@ def _volume(dtype: str) -> Array:
     return values.astype(dtype)
 
 
+CUT = [("i2", (1, 12, 13)), ("f4", (30,)), (">f8", (5, 5, 20))]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "cuts"), [("i2", (1, 12, 13)), ("f4", (30,)), (">f8", (5, 5, 20))]
+    ("dtype", "cuts"), few(CUT[2:], CUT, "components are those of scikit-learn")
 )
 def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...]) -> None:
     array = _volume(dtype)

@@ -30,6 +30,7 @@ from hyperslab.connectors.spark import (
 )
 from hyperslab.errors import UsageError
 from tests.connectors.spark import arrays
+from tests.repetitions import few
 
 np_s: Any = np.s_
 
@@ -40,7 +41,10 @@ def rows_of(values: Array, axis: int) -> Array:
     return turned.reshape(len(turned), -1)
 
 
-@pytest.mark.parametrize("kind", ["compressed", "packed", "nifti"])
+STORED = ["compressed", "packed", "nifti"]
+
+
+@pytest.mark.parametrize("kind", few(["packed"], STORED, "parts of all kinds: test_parts.py"))
 def test_the_constructors_of_the_paper(kind: str, tmp_path: Path, sc: Any) -> None:
     """On HDF5, netCDF and NIfTI; indices are true ones in every partition, of which the first has
     nothing special.

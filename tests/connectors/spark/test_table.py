@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from hyperslab.connectors.spark.datasource import HyperslabSource
 from hyperslab.errors import HyperslabError
 from tests.connectors.spark import arrays
+from tests.repetitions import few
 
 DTYPES = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 
@@ -34,7 +35,10 @@ def expected_rows(values: Any, axis: int) -> Any:
     return turned.reshape(len(turned), -1)
 
 
-@pytest.mark.parametrize("kind", ["compressed", "packed", "nifti", "gzipped"])
+TABLES = ["compressed", "packed", "nifti", "gzipped"]
+
+
+@pytest.mark.parametrize("kind", few(["nifti"], TABLES, "parts of all kinds: test_parts.py"))
 def test_a_table_of_every_kind(kind: str, tmp_path: Path, spark: Any) -> None:
     stored = arrays.KINDS[kind](tmp_path)
     named = {"dataset": stored.variable} if stored.variable else {}

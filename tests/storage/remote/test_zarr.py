@@ -28,7 +28,7 @@ from tests.examples import examples
 from tests.formats import zarr_rows
 from tests.formats.matrix import Row
 from tests.formats.zarr_made import make
-from tests.repetitions import few
+from tests.repetitions import each_value, few
 from tests.storage.remote.conftest import BUCKET, S3
 from tests.storage.remote.server import Server
 from tests.storage.remote.zarr_stores import KINDS, by_zarr, put
@@ -80,6 +80,7 @@ def test_stores_of_every_kind(row: Row, web: Server, tmp_path: Path) -> None:
         )
 
 
+@each_value("a store elsewhere is read as on this machine")
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_arrays_and_regions(kind: str, place: S3 | Server, tmp_path: Path) -> None:
     path = KINDS[kind](tmp_path / "a")
@@ -172,10 +173,9 @@ def test_what_is_not_there(place: S3 | Server, tmp_path: Path) -> None:
             hyperslab.open(url.replace("some.zarr", name), storage_options=options)
 
 
-@pytest.mark.parametrize("shards", [(), (20, 24, 20)])
-def test_a_volume_goes_there_and_is_the_same(
-    shards: tuple[int, ...], s3: S3, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("is_sharded", few([True], [False, True], "a volume goes there"))
+def test_a_volume_goes_there_and_is_the_same(is_sharded: bool, s3: S3, tmp_path: Path) -> None:
+    shards = (20, 24, 20) if is_sharded else ()
     values = np.random.default_rng(5).integers(0, 900, (30, 24, 20)).astype("i2")
     image, url = str(tmp_path / "a.nii"), f"s3://{BUCKET}/made{len(shards)}.zarr"
     nib.save(nib.Nifti1Image(values, np.diag([2.0, 2, 3, 1])), image)  # type: ignore[no-untyped-call]

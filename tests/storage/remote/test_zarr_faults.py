@@ -20,7 +20,7 @@ from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, HyperslabError, SourceChanged, Unavailable
 from hyperslab.formats.zarr.objects import ChunkObjects
 from hyperslab.testing.formats import assert_same
-from tests.repetitions import few
+from tests.repetitions import each_value, few
 from tests.storage.remote.conftest import BUCKET, S3
 from tests.storage.remote.server import Server
 from tests.storage.remote.test_secrets import HEAD, SECRETS
@@ -53,6 +53,7 @@ def opened(place: S3 | Server, path: Path, name: str, **more: Any) -> ArraySourc
 HOLED = ["v2", "v3", "raw", "sharded"]
 
 
+@each_value("a chunk that is not there, at every place")
 @pytest.mark.parametrize("kind", few(["v2", "sharded"], HOLED, "a chunk that is not there"))
 def test_a_chunk_that_is_not_there_has_the_fill_value(
     kind: str, place: S3 | Server, tmp_path: Path
@@ -66,6 +67,7 @@ def test_a_chunk_that_is_not_there_has_the_fill_value(
     assert (found[:8, 10:20, :12] == 7).all()
 
 
+@each_value("an answer is an error, from every place")
 @pytest.mark.parametrize("kind", few(["sharded"], ["v3", "sharded"], "an answer is an error"))
 @pytest.mark.parametrize(
     ("fault", "error", "why"),
@@ -124,6 +126,7 @@ def test_a_bucket_that_is_gone_is_no_missing_chunk(s3: S3, tmp_path: Path) -> No
         reading.read(source, ALL)
 
 
+@each_value("a damaged chunk is noticed, from every place")
 @pytest.mark.parametrize("kind", ["v3", "raw", "sharded"])
 def test_damaged_chunks(kind: str, place: S3 | Server, tmp_path: Path) -> None:
     path = KINDS[kind](tmp_path / "a")

@@ -19,6 +19,7 @@ import dask
 import pytest
 from distributed import Client
 
+from tests.repetitions import few, repeats
 from tests.system.clusters import dask as dask_clusters
 from tests.system.clusters import slurm as slurm_clusters
 from tests.system.clusters import spark as spark_clusters
@@ -59,10 +60,12 @@ def shipped_by_value() -> Iterator[None]:
     cloudpickle.unregister_pickle_by_value(module)
 
 
+KINDS = [(False, True, False), (True, False, False), (False, True, True)]
+"Those with certificates, and without hyperslab, are what tests of engines run on."
+
+
 @pytest.mark.parametrize(
-    ("tls", "nanny", "bare"),
-    [(False, True, False), (True, False, False), (False, True, True)],
-    ids=str,
+    ("tls", "nanny", "bare"), few(KINDS[:1], KINDS, "workers of a cluster answer and end"), ids=str
 )
 def test_dask_workers_answer_and_end(tmp_path: Path, tls: bool, nanny: bool, bare: bool) -> None:
     required(dask_clusters.missing(tls=tls))
@@ -74,6 +77,7 @@ def test_dask_workers_answer_and_end(tmp_path: Path, tls: bool, nanny: bool, bar
     assert cluster.household.left() == []
 
 
+@repeats("a worker on another host: tests/engines/test_connect.py")
 def test_dask_on_another_host(tmp_path: Path) -> None:
     required(dask_clusters.missing(worker_prefix=ANOTHER_HOST))
     with dask_cluster(tmp_path / "dask", 1, worker_prefix=ANOTHER_HOST) as cluster:
@@ -83,6 +87,7 @@ def test_dask_on_another_host(tmp_path: Path) -> None:
     assert cluster.household.left() == []
 
 
+@repeats("parts of a cluster die: tests/system/faults/test_clusters.py")
 def test_dask_parts_die(tmp_path: Path) -> None:
     with dask_cluster(tmp_path / "dask") as cluster:
         first = cluster.worker(0)
@@ -102,6 +107,7 @@ def test_dask_parts_die(tmp_path: Path) -> None:
     assert cluster.household.left() == []
 
 
+@repeats("jobs of Slurm and workers in them: test_slurm.py, test_connect.py of tests/engines")
 def test_slurm_runs_jobs_and_a_dask_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from scipy import ndimage
 
 from hyperslab.arrays import Array
+from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     BRAIN,
@@ -38,7 +39,10 @@ def brain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("brain") / "brain.nii", values_of(BRAIN), affine_of(BRAIN))
 
 
-@pytest.mark.parametrize("granularity", ["fused", "stepwise"])
+BOTH = ["fused", "stepwise"]
+
+
+@pytest.mark.parametrize("granularity", few(BOTH[1:], BOTH, "fused, as all other runs are"))
 def test_increment(brain: Path, tmp_path: Path, granularity: str) -> None:
     succeed(
         "run",
@@ -132,7 +136,14 @@ def test_downsample(tmp_path: Path) -> None:
     assert np.allclose(affine_of(written)[:, 3], middle)
 
 
-@pytest.mark.parametrize("source", [ANATOMICAL, FUNCTIONAL, EPI, BRAIN], ids=lambda path: path.name)
+IMAGES = [ANATOMICAL, FUNCTIONAL, EPI, BRAIN]
+SUMMED = [FUNCTIONAL, BRAIN]
+"Of real values, and compressed."
+
+
+@pytest.mark.parametrize(
+    "source", few(SUMMED, IMAGES, "stats of an image"), ids=lambda path: path.name
+)
 def test_stats(source: Path, tmp_path: Path) -> None:
     printed = succeed("run", "stats", source, "-o", tmp_path / "out")
     found = json.loads(only_output(tmp_path / "out").read_text())

@@ -21,6 +21,7 @@ import pytest
 import hyperslab
 from hyperslab import formats
 from hyperslab.arrays import Array
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     DATA,
@@ -161,6 +162,7 @@ def climate(path: Path, format: Any = "NETCDF4") -> Array:
     return packed
 
 
+@each_value("packing is kept")
 @pytest.mark.parametrize("format", ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
 @pytest.mark.parametrize("target", ["h5", "h5 gzip", "nc", "nc gzip"])
 def test_packed_netcdf_stays_packed(tmp_path: Path, format: str, target: str) -> None:

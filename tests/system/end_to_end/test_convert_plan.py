@@ -82,13 +82,16 @@ def test_the_plan_tells_the_bytes_that_are_moved(
     assert prepared.plan.bytes_written == values.nbytes or chunked, "chunks reach beyond the array"
 
 
+LARGE = [
+    (150, ("split", "--blocks", "5x5x5")),
+    (100, ("new.h5", "--chunks", "50,50,20", "--compression", "gzip")),
+    (100, ("new.zarr", "--chunks", "50,50,20")),
+]
+
+
 @pytest.mark.parametrize(
     ("megabytes", "arguments"),
-    [
-        (150, ("split", "--blocks", "5x5x5")),
-        (100, ("new.h5", "--chunks", "50,50,20", "--compression", "gzip")),
-        (100, ("new.zarr", "--chunks", "50,50,20")),
-    ],
+    few(LARGE[:2], LARGE, "chunks are planned alike, whichever file has them"),
     ids=["5x5x5 split", "chunks", "store"],
 )
 def test_memory_stays_within_what_is_allowed(

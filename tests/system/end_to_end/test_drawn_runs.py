@@ -8,13 +8,13 @@ import os
 
 import pytest
 
-from tests.examples import examples
+from tests.examples import part
 from tests.system.end_to_end.drawn_runs import examined
 
 SEED = int(os.environ.get("HYPERSLAB_DRAWN_SEED", "1"))
 "Another seed draws other runs."
-SHORT = examples(15)
-JUDGED = examples(6)
+SHORT = part(15)
+JUDGED = part(6)
 
 
 @pytest.mark.parametrize("number", range(SHORT))

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import ANATOMICAL, PROGRAM, Finished, call, save, succeed, tree
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -260,6 +261,7 @@ def test_the_remedy_works(image: Path, tmp_path: Path) -> None:
     assert call(*command, "--memory", f"{needed * 0.98:.0f}").code == 2
 
 
+@each_value("both halos, with and without blocks")
 @pytest.mark.parametrize("blocks", [[], ["--blocks", "5x5x5"]])
 @pytest.mark.parametrize(
     ("halo", "remedy"),

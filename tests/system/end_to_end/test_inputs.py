@@ -20,6 +20,7 @@ from nibabel.processing import resample_from_to
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     DATA,
@@ -353,6 +354,7 @@ def test_a_mask_of_another_place_altogether_is_refused(
     assert "reaches from (468, -40, -16) to (532, 40, 32) mm" in done.err
 
 
+@each_value("a mask is turned as the source is")
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 @pytest.mark.parametrize("flips", [(), (0,), (0, 1, 2)])
 @pytest.mark.parametrize("more", [(), ("--resample", "nearest"), ("--resample", "mask=linear")])

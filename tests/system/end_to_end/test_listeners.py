@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hyperslab.report.listener import PATIENCE_S, Listener
+from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     DATA,
@@ -70,7 +71,10 @@ def test_a_pipe_that_is_closed(tmp_path: Path) -> None:
     assert_done(tmp_path / "out")
 
 
-@pytest.mark.parametrize("streams", ["> /dev/full 2> /dev/full", "<&- >&- 2>&-", ">&-"])
+STREAMS = ["> /dev/full 2> /dev/full", "<&- >&- 2>&-", ">&-"]
+
+
+@pytest.mark.parametrize("streams", few(STREAMS[:2], STREAMS, "a stream that takes nothing"))
 def test_streams_that_take_nothing(tmp_path: Path, streams: str) -> None:
     done = in_shell(
         f'"$@" {streams}', "convert", ANATOMICAL, tmp_path / "new.nii", "--engine", "serial"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,17 @@ import numpy as np
 import pytest
 
 import hyperslab
+from tests.apps.bids.heads import two_millimetres
 from tests.system.clusters import dask, mpi
 from tests.system.clusters.required import required
-from tests.system.end_to_end.command import ROOT, assembled, real_values_of, values_of
+from tests.system.end_to_end.command import (
+    ROOT,
+    affine_of,
+    assembled,
+    real_values_of,
+    save,
+    values_of,
+)
 from tests.system.end_to_end.typed import Desk, Snippet, snippets
 
 TYPED_ELSEWHERE = {"docs/remote.md", "docs/spark.md", "docs/xarray-and-dask.md"}
@@ -27,8 +34,11 @@ LIGHTER = {
     "on-spark --engine spark": "on-spark --engine threads",
     "one --engine dask-futures": "one --engine processes",
     "two --engine dask-futures": "two --engine processes",
+    "doctor --start": "doctor",
+    "-o on-jobs --engine gnu-parallel --workers 2": "-o on-jobs --engine gnu-parallel --workers 1",
+    "--granularity stepwise": "--granularity stepwise --blocks 2",
 }
-"Engines that start at once, instead of those that the tests of engines start."
+"Engines that start at once, instead of those that the tests of engines start, and fewer jobs."
 FAILS = {"--check-locality": 1}
 "A function that is not local, as its page says."
 
@@ -138,8 +148,10 @@ def test_inputs(desk: Desk) -> None:
     assert "remedy     --halo 8,8,8,0, with which" in said
 
 
-def test_bids(desk: Desk) -> None:
-    shutil.copy(ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz", desk.folder)
+def test_bids(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With a head of an eighth of the voxels."""
+    head = two_millimetres(tmp_path_factory.mktemp("head")).path
+    save(desk.folder / "colin27_ch2_T1w.nii.gz", values_of(head), affine_of(head))
     type_all(desk, "docs/bids.md")
     mask = desk.folder / "brains" / "sub-10" / "anat" / "sub-10_desc-brain_mask.nii.gz"
     assert set(np.unique(values_of(mask))) == {0, 1}

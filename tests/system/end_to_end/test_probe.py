@@ -14,6 +14,7 @@ import pytest
 from hyperslab.cli import probe as verb
 from hyperslab.storage.probing.folder import PREFIX
 from hyperslab.storage.probing.preparing import Effort
+from tests.repetitions import few
 from tests.system.faults.command import PATIENCE_S, Running, hyperslab, make_volume, program
 from tests.system.faults.disk import small_disk
 
@@ -94,7 +95,10 @@ def test_a_run_says_what_its_storage_was_probed_to_do(
     assert kept["expected"]["rates"]["from"].startswith(f"probe of {place} on ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.mark.parametrize("number", few(SIGNALS[:1], SIGNALS, "a signal ends it at once"))
 def test_a_signal_ends_it_at_once_and_leaves_nothing(tmp_path: Path, number: int) -> None:
     running = under_way(tmp_path)
     began = time.monotonic()

@@ -22,6 +22,7 @@ from hyperslab.arrays import Array
 from hyperslab.driver import notices
 from hyperslab.report.progress import Lines, Quiet
 from hyperslab.report.verdict.finding import STARVED, Finding, Verdict
+from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     AS_INSTALLED,
@@ -225,7 +226,10 @@ def test_quiet_says_what_failed(tmp_path: Path) -> None:
     assert second.startswith("1 of 3 tasks failed; fix the cause")
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes"])
+BOTH = ["threads", "processes"]
+
+
+@pytest.mark.parametrize("engine", few(BOTH[:1], BOTH, "a failure is shown on every engine"))
 def test_a_failure_is_shown_while_the_run_goes_on_with_path_and_reason(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +337,10 @@ def on_terminal(*arguments: object, code: int = 0) -> str:
     return shown.decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", few(SIGNALS[1:], SIGNALS, "Ctrl-C ends a run: test_driver.py"))
 def test_an_interrupted_run_exits_with_130_and_goes_on_later(
     tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.repetitions import few
 from tests.storage.scratch.stage import require_program
 from tests.system.end_to_end.command import ANATOMICAL, call, succeed
 
@@ -25,9 +26,11 @@ def look(block, log=""):
 "A function that keeps what it sees of temporary files."
 
 
-@pytest.mark.parametrize(
-    ("engine", "named"), [("spark", "blockmgr-"), ("dask-futures", "hyperslab-dask-")]
-)
+NAMED = [("spark", "blockmgr-"), ("dask-futures", "hyperslab-dask-")]
+OF_SPARK = "an engine keeps its scratch where it is told: Spark's, test_spark_rounds.py"
+
+
+@pytest.mark.parametrize(("engine", "named"), few(NAMED[1:], NAMED, OF_SPARK))
 def test_engines_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, named: str
 ) -> None:

@@ -36,7 +36,7 @@ def placed(path: Path) -> Array:
     return affine
 
 
-@pytest.fixture(params=KEPT)
+@pytest.fixture(params=few([".nc"], KEPT, "formats keep the place: tests of converted images"))
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The series, as another file."""
     path = tmp_path / f"series{request.param}"

@@ -13,6 +13,7 @@ from hyperslab.apps.experiment.process import _numbers
 from hyperslab.report.files.page import phases_in
 from hyperslab.storage.accounting import strace
 from hyperslab.trace import Trace
+from tests.repetitions import few
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ANATOMICAL, call, call_program, succeed
 
@@ -58,7 +59,10 @@ def test_what_cannot_be_counted_is_refused(given: list[str], said: str) -> None:
     assert said in done.err
 
 
-@pytest.mark.parametrize("engine", ["serial", "processes"])
+BOTH = ["serial", "processes"]
+
+
+@pytest.mark.parametrize("engine", few(BOTH[:1], BOTH, "what programs of a command do is counted"))
 def test_our_reader_opens_a_file_once_for_each_task(tmp_path: Path, engine: str) -> None:
     required(strace.why_not())
     out = tmp_path / "out"

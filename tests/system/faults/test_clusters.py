@@ -209,6 +209,9 @@ def test_workers_of_a_cluster_that_die_for_good(tmp_path: Path) -> None:
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
 
 
+@repeats(
+    "Ctrl-C ends all that a run has started: jobs, test_gnu_parallel.py; workers, test_driver.py"
+)
 def test_ctrl_c_ends_a_run_and_everything_it_started(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "dask-bag", "counted", "--keep", "volume", seconds=0.2)

@@ -169,9 +169,7 @@ def test_a_read_only_destination(source: Path) -> None:
         assert (disk.seen / "old.nii").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize(
-    "name", ["with space", "größe", "日本", "it's; $(echo) #1", "100% of [a-c]*", "-dash"]
-)
+@pytest.mark.parametrize("name", ["größe 日本 it's; $(echo) #1", "100% of [a-c]*", "-dash"])
 def test_names_of_any_kind(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     path = folder / f"{name}.nii"

@@ -22,6 +22,7 @@ from hyperslab.apps.experiment.shipped import find
 from hyperslab.report.summary import Summary
 from tests.campaign import shim
 from tests.campaign.shim import Rule
+from tests.repetitions import few
 from tests.system.clusters.required import required
 from tests.system.faults.command import await_that, command, hyperslab, program, running
 from tests.system.faults.disk import small_disk
@@ -171,7 +172,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shim.compiled(tmp_path_factory.mktemp("shim"))
 
 
-@pytest.mark.parametrize("engine", ["serial", "processes"])
+BOTH = ["serial", "processes"]
+
+
+@pytest.mark.parametrize("engine", few(BOTH[:1], BOTH, "a runner loses the trial under way"))
 def test_runners_that_are_killed_lose_the_trial_under_way(
     tmp_path: Path, library: Path, engine: str
 ) -> None:

@@ -82,7 +82,8 @@ def marks(out: Path, number: str) -> list[Path]:
 def test_killed_jobs(tmp_path: Path) -> None:
     """The process that runs tasks, then all of a job: its task has failed once, and is done."""
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, ENGINE, "counted", *VOLUME, "--retries", 3, seconds=0.2)
+    once = ("--workers", 1, "--retries", 3)
+    arguments = job(tmp_path, ENGINE, "counted", *VOLUME, *once, seconds=0.1)
     with running(*arguments) as run:
         at_a_task(run, out).children()[0].kill()
         await_recorded(run, out, 8)

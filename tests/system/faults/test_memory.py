@@ -22,6 +22,7 @@ from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import functions
+from tests.repetitions import repeats
 
 MIB = 2**20
 MEMORY = 96 * MIB
@@ -116,6 +117,7 @@ def test_real_values(scaled: str, base_nbytes: int, tmp_path: Path) -> None:
     )
 
 
+@repeats("a halo is planned: around all axes")
 def test_a_halo(scaled: str, base_nbytes: int, tmp_path: Path) -> None:
     pipeline = workloads.build(
         "smooth", Pipeline(scaled, values="stored"), {"sigma": 0.5, "truncate": 2.0}

@@ -197,12 +197,12 @@ def test_a_reduction_is_resumed_after_a_kill(tmp_path: Path) -> None:
 def test_a_world_of_the_user_works_and_says_one_thing(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = counted(tmp_path, "counted", *WORLD, "--keep", "volume")
-    done = program(*arguments, inside=mpi.started(4))
+    done = program(*arguments, inside=mpi.started(3))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("on 3 slots") == 1
+    assert done.stdout.count("on 2 slots") == 1
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     assert len(executions(tmp_path / "runs")) == SLABS
-    again = program(*arguments, inside=mpi.started(4))
+    again = program(*arguments, inside=mpi.started(2))
     assert again.returncode == 2, again.stderr
     assert again.stderr.count("holds an earlier run") == 1
 

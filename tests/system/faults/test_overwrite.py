@@ -139,7 +139,7 @@ def test_a_result_stays_until_there_is_another_one(mine: Path) -> None:
     assert int((out / "result.json").read_text()) == (values_of(ANATOMICAL) // 2).sum()
 
 
-@pytest.mark.parametrize("moves", [0, 1, 3])
+@pytest.mark.parametrize("moves", few([1], [0, 1, 3], "blocks between two names"))
 def test_blocks_between_two_names(mine: Path, moves: int) -> None:
     """Ended while files get their names, the directory says that it is a mixture; and --resume ends
     it.

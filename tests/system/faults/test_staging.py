@@ -176,9 +176,10 @@ def test_a_tier_that_fills_up(tmp_path: Path) -> None:
     require_right(tmp_path, values)
 
 
-@pytest.mark.parametrize(
-    ("error", "words"), [("EDQUOT", "Disk quota exceeded"), ("EROFS", "Read-only file system")]
-)
+REFUSALS = [("EDQUOT", "Disk quota exceeded"), ("EROFS", "Read-only file system")]
+
+
+@pytest.mark.parametrize(("error", "words"), few(REFUSALS[:1], REFUSALS, "a tier takes no more"))
 def test_a_tier_that_takes_no_more(tmp_path: Path, library: Path, error: str, words: str) -> None:
     """It has room, and refuses what is written to it from some moment on."""
     values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hyperslab.storage import renaming
+from tests.repetitions import few
 from tests.system.end_to_end.command import call
 from tests.system.faults.command import FUNCTIONS, make_volume
 from tests.system.faults.conversions import KINDS, job, undisturbed
@@ -73,7 +74,11 @@ def is_lost(what: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+FORMS = ("placed", "parts", "split", "shards")
+"One kind of each form of writing."
+
+
+@pytest.mark.parametrize("kind", few(FORMS, KINDS, "a conversion is on storage when it ends"))
 def test_a_conversion(tmp_path: Path, source: Path, storage: Storage, kind: str) -> None:
     undisturbed(*job(source, kind))
     assert list(filter(is_lost, storage.lost(tmp_path / "out"))) == []

@@ -41,6 +41,9 @@ PLAYED = ("fork", "die", "hang")
 "What a worker dies of, and how it does not end; `serial` plays the deeds of Python in EngineTests."
 
 
+MOST_KILLS = 4
+
+
 def kill_at_random(run: Running, seed: int) -> int:
     """Kill a worker again and again, at random moments, until the run has ended; how many were
     hit.
@@ -49,7 +52,7 @@ def kill_at_random(run: Running, seed: int) -> int:
     while not run.has_ended:
         time.sleep(chance.uniform(0.05, 0.4))
         workers = run.workers()
-        if workers and killed < 8:
+        if workers and killed < MOST_KILLS:
             with contextlib.suppress(psutil.NoSuchProcess):
                 chance.choice(workers).kill()
                 killed += 1

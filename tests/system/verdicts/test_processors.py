@@ -55,6 +55,9 @@ def test_sound_work_is_called_so() -> None:
     verdict = naming("compute-bound", lambda: verdict_of(pipeline, blocks=16))
     assert first(verdict) == "compute-bound"
     assert finding(verdict, "compute-bound").share > 0.5
+    assert not {"stragglers", "too-few-partitions", "engine-overhead"} & {
+        f.rule for f in verdict.findings
+    }
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from tests.repetitions import few, repeats
 from tests.system.verdicts.planted import TOTAL, count_up, finding, first, naming, spin, verdict_of
 
 VOLUME = np.zeros((32, 16, 16), np.int16)
@@ -41,7 +42,10 @@ def test_one_block_on_two_slots_is_named() -> None:
     assert "1 task for 2 slots" in verdict.paragraph
 
 
-@pytest.mark.parametrize("unequal", [one_long, one_sleeper])
+UNEQUAL = [one_long, one_sleeper]
+
+
+@pytest.mark.parametrize("unequal", few(UNEQUAL[1:], UNEQUAL, "a straggler is named"))
 def test_a_straggler_is_named_by_label_and_slot(unequal: Callable[..., Array]) -> None:
     pipeline = hyperslab.Pipeline(VOLUME).map(unequal).reduce(TOTAL)
     verdict = naming("stragglers", lambda: verdict_of(pipeline, blocks=32))
@@ -51,6 +55,7 @@ def test_a_straggler_is_named_by_label_and_slot(unequal: Callable[..., Array]) -
     )
 
 
+@repeats("sound work is called so, and nothing else: test_processors.py")
 def test_equal_tasks_have_no_straggler_and_are_not_too_few() -> None:
     pipeline = hyperslab.Pipeline(VOLUME).map(count_up).reduce(TOTAL)
     verdict = naming("compute-bound", lambda: verdict_of(pipeline, blocks=16))
