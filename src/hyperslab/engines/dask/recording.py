@@ -19,12 +19,15 @@ from hyperslab.engines.batches.patience import within
 from hyperslab.engines.batches.workers import sent_by_value
 from hyperslab.engines.dask import recorder
 from hyperslab.traffic import Message, Traffic
+from hyperslab.units import show_count
 
 PRELOAD = "hyperslab.engines.dask.preload"
 KINDS = ("scheduler", "worker", "nanny", "client")
 "Kinds of processes, for each of which Dask's configuration lists modules to be preloaded."
 FOLDER = "messages"
 LIMIT_S = 15.0
+KILLED = "its process was killed, or its disk was full"
+SLOW = "the disk did not take them as fast as they came"
 _SAYS_WHO = {"register-client": "client", "register_nanny": "nanny"}
 "Operations by which one end says what it is, where a process is several things."
 
@@ -68,9 +71,11 @@ class Recording:
                     self.transfers = list(_transfers(self._client, self._since_ns))
                     within(LIMIT_S, lambda: self._client.unregister_worker_plugin(self._plugin))
                     within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
+                    self.notes += _lost(self._client, folder)
                 except Exception as error:  # noqa: BLE001  # whatever a dying cluster raises
                     self.notes.append(f"the recorders were not ended ({error})")
         recorder.stop(folder)
+        self.notes += _cut({"this process": recorder.lost(folder)})
 
     def traffic(self) -> Traffic:
         """What all processes have written, whose files are removed."""
@@ -95,6 +100,20 @@ def _plugin(called: str, begin: Any, end: Any, folder: str) -> Any:
             end(folder)
 
     return Recorder()
+
+
+def _lost(client: Any, folder: str) -> Iterator[str]:
+    """What processes of the cluster did not record, of those that know."""
+    of_scheduler = within(LIMIT_S, lambda: client.run_on_scheduler(recorder.lost, folder))
+    yield from _cut({"the scheduler": of_scheduler})
+    of_workers = within(LIMIT_S, lambda: client.run(recorder.lost, folder, on_error="ignore"))
+    yield from _cut(of_workers)
+
+
+def _cut(reasons: Mapping[str, str]) -> Iterator[str]:
+    for who, why in reasons.items():
+        if why:
+            yield f"{who} could not record all of its messages ({why})"
 
 
 def _transfers(client: Any, since_ns: int) -> Iterator[dict[str, Any]]:
@@ -147,7 +166,9 @@ def gathered(folder: Path, remove: bool = False) -> Traffic:
         messages += told.messages
         nodes |= told.nodes()
         if told.torn:
-            notes.append(f"{path.name} ends in the middle of a line: its process was killed")
+            notes.append(f"{path.name} ends in the middle of a line: {KILLED}")
+        if told.missed:
+            notes.append(f"{path.name} misses {show_count(told.missed, 'message')}: {SLOW}")
     if remove:
         for path in [*files, folder / recorder.LEASE]:
             path.unlink(missing_ok=True)
@@ -164,6 +185,7 @@ class _Process:
     def __init__(self, path: Path) -> None:
         self.messages: list[Message] = []
         self.torn = False
+        self.missed = 0
         self.roles: dict[str, str] = {}
         self._locals: dict[str, str] = {}
         with path.open(encoding="utf-8") as file:
@@ -175,6 +197,7 @@ class _Process:
 
     def _take(self, line: Mapping[str, Any]) -> None:
         self.roles |= line.get("roles", {})
+        self.missed += line.get("missed", 0)
         for time_ns, is_sent, local, peer, operations, nbytes in line.get("rows", ()):
             named = tuple((name, count) for name, count in operations)
             said_who = self._locals.setdefault(local, "")
