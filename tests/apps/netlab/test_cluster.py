@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +25,8 @@ from hyperslab.network.lab import registry
 from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.report.links import links_of
 from tests.network.lab.labs import TOLERANT, require, spec
+from tests.system.clusters import mpi, spark
+from tests.system.clusters.required import required
 from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
@@ -204,9 +205,7 @@ def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
 def test_spark_is_started_by_commands_too(records: Path) -> None:
     """Its check says that the master has heard of all workers."""
     require("emulator")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs java: install the Debian package openjdk-17-jre-headless")
-    pytest.importorskip("pyspark")
+    required(spark.missing())
     with cluster_in_lab(spec(SLOW), "spark") as made:
         assert list(made.arguments) == [
             "--connect",
@@ -219,7 +218,7 @@ def test_spark_is_started_by_commands_too(records: Path) -> None:
 def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path: Path) -> None:
     """The driver's mpiexec enters the nodes, whose links carry what ranks say to each other."""
     require("emulator")
-    pytest.importorskip("mpi4py")
+    required(mpi.missing())
     path = tmp_path / "spec.toml"
     path.write_text(SLOW)
     values = np.arange(4096, dtype=np.int16).reshape(16, 16, 16)
@@ -240,7 +239,7 @@ def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path:
 def test_an_mpi_that_cannot_enter_nodes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mpi4py")
+    required(mpi.missing())
     other = tmp_path / "mpiexec"
     other.write_text("#!/bin/sh\necho 'mpiexec (OpenRTE) 4.1.4'\n")
     other.chmod(0o755)

@@ -164,6 +164,19 @@ def test_without_what_it_needs_it_says_what_to_install(monkeypatch: pytest.Monke
     assert emulator.missing().startswith("there is no /nowhere/tun: load the kernel's module")
 
 
+def test_where_laboratories_cannot_be_made_their_tests_fail_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Elsewhere they are skipped."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="nothing may be skipped"):
+        require("kernel")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="run the command as root"):
+        require("kernel")
+
+
 def test_each_backend_is_named_where_none_can_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = dict(choosing.BACKENDS)
     for name, why in (("netem", "the kernel has no netem"), ("emulator", "there is no TUN")):
