@@ -282,6 +282,26 @@ def test_a_full_disk_ends_a_recorder_and_nothing_else(
     assert recording_.notes == [f"the scheduler {why}"]
 
 
+def test_a_log_of_transfers_that_was_too_short_is_told(tmp_path: Path) -> None:
+    import dask
+    from distributed import Client, LocalCluster
+
+    with (
+        dask.config.set({recording.LENGTH_OF_LOGS: 3}),
+        LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        one, other = (worker.address for worker in cluster.workers.values())
+        kept = recording.Recording(client, tmp_path)
+        for size in range(4):
+            value = client.submit(bytes, size, workers=[one])
+            assert client.submit(len, value, workers=[other]).result() == size
+        kept.end(is_lost=False)
+    assert len(kept.transfers) == 3
+    (note,) = kept.notes
+    assert note.startswith(f"{other} keeps its last 3 transfers alone: earlier ones are missing")
+
+
 def test_what_waits_for_a_disk_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the function: cloudpickle gives classes that it meets again functions with other globals.
     monkeypatch.setitem(recorder.Log.take.__globals__, "MOST_ROWS", 2500)

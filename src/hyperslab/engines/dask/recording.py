@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ FOLDER = "messages"
 LIMIT_S = 15.0
 KILLED = "its process was killed, or its disk was full"
 SLOW = "the disk did not take them as fast as they came"
+LENGTH_OF_LOGS = "distributed.admin.low-level-log-length"
 _SAYS_WHO = {"register-client": "client", "register_nanny": "nanny"}
 "Operations by which one end says what it is, where a process is several things."
 
@@ -68,7 +69,7 @@ class Recording:
         if not is_lost:
             with sent_by_value(cloudpickle, recorder), sent_by_value(cloudpickle, traffic):
                 try:
-                    self.transfers = list(_transfers(self._client, self._since_ns))
+                    self._keep_transfers()
                     within(LIMIT_S, lambda: self._client.unregister_worker_plugin(self._plugin))
                     within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
                     self.notes += _lost(self._client, folder)
@@ -76,6 +77,18 @@ class Recording:
                     self.notes.append(f"the recorders were not ended ({error})")
         recorder.stop(folder)
         self.notes += _cut({"this process": recorder.lost(folder)})
+
+    def _keep_transfers(self) -> None:
+        """Keep what workers have fetched from each other, as far as their own logs have it."""
+        told = within(LIMIT_S, lambda: self._client.run(_incoming, on_error="ignore"))
+        for address, (is_full, transfers) in told.items():
+            own = [*_transfers(address, transfers, self._since_ns)]
+            self.transfers += own
+            if is_full and len(own) == len(transfers):
+                self.notes.append(
+                    f"{address} keeps its last {len(own):,} transfers alone: earlier ones are"
+                    f" missing; start the cluster with more by {LENGTH_OF_LOGS}"
+                )
 
     def traffic(self) -> Traffic:
         """What all processes have written, whose files are removed."""
@@ -116,29 +129,31 @@ def _cut(reasons: Mapping[str, str]) -> Iterator[str]:
             yield f"{who} could not record all of its messages ({why})"
 
 
-def _transfers(client: Any, since_ns: int) -> Iterator[dict[str, Any]]:
-    """Values that workers have fetched from each other since then, as their own logs have it."""
-    told = within(LIMIT_S, lambda: client.run(_incoming, on_error="ignore"))
-    for address, transfers in told.items():
-        for start_s, stop_s, who, nbytes, keys in transfers:
-            if stop_s * 1e9 < since_ns:
-                continue  # of somebody before
-            yield {
-                "start_ns": int(start_s * 1e9),
-                "end_ns": int(stop_s * 1e9),
-                "source": who.rpartition("://")[2],
-                "target": address.rpartition("://")[2],
-                "nbytes": nbytes,
-                "keys": keys,
-            }
+def _transfers(
+    address: str, transfers: Iterable[tuple[Any, ...]], since_ns: int
+) -> Iterator[dict[str, Any]]:
+    """What a worker has fetched from others since then."""
+    for start_s, stop_s, who, nbytes, keys in transfers:
+        if stop_s * 1e9 < since_ns:
+            continue  # of somebody before
+        yield {
+            "start_ns": int(start_s * 1e9),
+            "end_ns": int(stop_s * 1e9),
+            "source": who.rpartition("://")[2],
+            "target": address.rpartition("://")[2],
+            "nbytes": nbytes,
+            "keys": keys,
+        }
 
 
-def _incoming(dask_worker: Any) -> list[tuple[Any, ...]]:
+def _incoming(dask_worker: Any) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Whether the log of a worker forgets its first transfers from now on; and what it has."""
     log = dask_worker.transfer_incoming_log
-    return [
+    told = [
         (one["start"], one["stop"], one["who"], one["total"], [*map(str, one["keys"])])
         for one in log
     ]
+    return len(log) == log.maxlen, told
 
 
 def settings(folder: Path) -> dict[str, str]:
