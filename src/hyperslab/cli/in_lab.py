@@ -37,5 +37,6 @@ def run_in_laboratory(spec: Path, options: Options, out: str, quiet: bool, detac
         return ended.status
     if not quiet:
         with told_if_heard():
-            typer.echo("\n".join(lines_of(ended.lab, ended.usage, ended.verdict)))
+            lines = lines_of(ended.lab, ended.usage, ended.verdict, ended.changed)
+            typer.echo("\n".join(lines))
     return ended.status or int(bool(ended.usage.starved))
