@@ -170,13 +170,16 @@ def settings(folder: Path) -> dict[str, str]:
     return variables
 
 
-def gathered(folder: Path, remove: bool = False) -> Traffic:
-    """Put together what the processes of a cluster have written into a folder."""
+def gathered(*folders: Path, remove: bool = False) -> Traffic:
+    """Put together what the processes of a cluster have written into folders. Raises ValueError for
+    what no recorder has written.
+    """
     nodes: dict[str, str] = {}
     notes: list[str] = []
     messages: list[Message] = []
-    files = sorted(folder.glob(f"*{recorder.SUFFIX}"))
-    for path in files:
+    found = [path for folder in folders for path in sorted(folder.glob(f"*{recorder.SUFFIX}"))]
+    files = {path.name: path for path in found}  # a folder may be there under two names
+    for path in files.values():
         told = _Process(path)
         messages += told.messages
         nodes |= told.nodes()
@@ -185,13 +188,19 @@ def gathered(folder: Path, remove: bool = False) -> Traffic:
         if told.missed:
             notes.append(f"{path.name} misses {show_count(told.missed, 'message')}: {SLOW}")
     if remove:
-        for path in [*files, folder / recorder.LEASE]:
-            path.unlink(missing_ok=True)
-        with suppress(OSError):  # a worker that has come in the meantime
-            folder.rmdir()
+        _remove([*folders], found)
     messages.sort(key=lambda message: message.time_ns)
     meta = {"nodes": nodes, "notes": notes, "processes": len(files)}
     return Traffic.of(messages, "recorded", meta)
+
+
+def _remove(folders: Iterable[Path], files: Iterable[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)
+    for folder in folders:
+        (folder / recorder.LEASE).unlink(missing_ok=True)
+        with suppress(OSError):  # a worker that has come in the meantime
+            folder.rmdir()
 
 
 class _Process:
@@ -208,7 +217,13 @@ class _Process:
                 if not line.endswith("\n"):
                     self.torn = True
                     return
-                self._take(json.loads(line))
+                self._require(path, line)
+
+    def _require(self, path: Path, text: str) -> None:
+        try:
+            self._take(json.loads(text))
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            raise ValueError(f"{path}: has lines that no recorder of messages wrote") from error
 
     def _take(self, line: Mapping[str, Any]) -> None:
         self.roles |= line.get("roles", {})
