@@ -182,7 +182,9 @@ def test_nodes_that_a_cluster_needs() -> None:
         require_nodes(spec(SLOW), "processes")
 
 
-def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
+def test_run_in_a_laboratory(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command is run again in the client's node, and what it writes is right."""
     require("emulator")
     before = registry.recorded()
@@ -194,8 +196,12 @@ def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
     refused = call_program(*words, "--connect", "tcp://198.18.0.2:8786")
     assert refused.code == 2
     assert "--netlab and --connect: give one of them" in refused.err
+    monkeypatch.setenv("SUDO_USER", "me")
     done = call_program(*words, "--no-report")
     assert done.code == 0, done.err
+    assert (
+        f"all of this ran as root, and its files are root's: 'sudo chown -R me: {out}'" in done.out
+    )
     assert "links      w1: sent" in done.out
     written = np.asarray(image_of(out / "a.nii").dataobj)
     assert (written == np.arange(64).reshape(4, 4, 4) + 1).all()

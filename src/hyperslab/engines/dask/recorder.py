@@ -143,7 +143,8 @@ class Log:
         roles = _roles()
         rows = self.rows[:]
         del self.rows[: len(rows)]  # others may have come behind them
-        missed, self.missed = self.missed, 0
+        missed = self.missed
+        self.missed -= missed
         if rows or missed or roles != self._roles:
             self._roles = roles
             self._put({"roles": roles, "missed": missed, "rows": rows[:ROWS_AT_ONCE]})
