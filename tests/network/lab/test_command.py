@@ -106,7 +106,10 @@ def test_a_link_is_changed_by_one_call(up: str) -> None:
     ("words", "said"),
     [
         (("set", "w1"), "give one of --rate, --delay, --jitter, --loss and --reorder"),
-        (("set", "w1", "--delay", "5ms"), "the kernel's queues here do not delay packets"),
+        (
+            ("set", "w1", "--delay", "5ms"),
+            'do not delay packets (no netem); make it anew with backend = "netem" or "emulator"',
+        ),
         (("set", "w1", "--loss", "1.5"), "--loss: should be less than 1, not 1.5"),
         (("set", "w1", "--loss", "0", "--direction", "in"), "--direction in: give up or down"),
         (("set", "schedule", "--loss", "0"), "no such node (did you mean 'scheduler'?)"),
