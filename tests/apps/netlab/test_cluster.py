@@ -28,6 +28,7 @@ from tests.network.lab.labs import TOLERANT, require, spec
 from tests.system.clusters import mpi, spark
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
+from tests.system.faults.command import await_recorded, running
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
 SLOW = NODES.replace("[nodes.w1]", '[nodes.w1]\nrate = "50Mbit"\n[nodes.w2]')
@@ -125,7 +126,9 @@ def test_a_run_that_had_no_idle_processors_is_bound_by_them(cluster: Cluster) ->
 
 
 def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
-    """First the driver, whose keeper goes on; then a keeper, whose driver does."""
+    """First the driver, whose keeper goes on; then a worker, without which a run is completed; then
+    a keeper, whose driver goes on.
+    """
     require("emulator")
     path = tmp_path / "spec.toml"
     path.write_text(NODES)
@@ -139,12 +142,29 @@ def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
     while any(lab.name == name for lab in registry.recorded()):
         assert time.monotonic() < deadline, "the keeper has left the laboratory"
         time.sleep(0.05)
-    with cluster_in_lab(spec(NODES), "dask-futures") as made:
+    with cluster_in_lab(spec(SLOW), "dask-futures") as made:
+        _run_while_a_worker_dies(made, tmp_path)
         (keeper,) = _parents(made.processes)
         os.kill(keeper, signal.SIGKILL)
         name = made.lab.name
     assert not any(lab.name == name for lab in registry.recorded())
     assert not any(map(_lives, made.processes))
+
+
+def _run_while_a_worker_dies(cluster: Cluster, folder: Path) -> None:
+    values = np.arange(64, dtype=np.int16).reshape(4, 4, 4)
+    image = save(folder / "a.nii", values)
+    out = folder / "out"
+    words = ("run", "increment", image, "-o", out, "--engine", "dask-futures", "--blocks", "8")
+    slowly = ("-p", "delay=0.5", "--keep", "volume", "--no-report")
+    with running(*words, *slowly, *cluster.arguments, inside=tuple(cluster.prefix)) as run:
+        await_recorded(run, out, 1)
+        (dying,) = [number for number, node in cluster.processes.items() if node == "w1"]
+        for process in (*psutil.Process(dying).children(recursive=True), psutil.Process(dying)):
+            process.kill()
+        code, said = run.wait()
+    assert code == 0, said
+    assert (np.asarray(image_of(out / "a.nii").dataobj) == values + 1).all()
 
 
 def _lives(number: int) -> bool:
