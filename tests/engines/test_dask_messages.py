@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -362,6 +363,14 @@ def test_nothing_is_raised_in_what_is_recorded(tmp_path: Path) -> None:
         recorder.stop(str(folder))
     traffic = recording.gathered(first)
     assert _counts(traffic, _ends(traffic))[UNDECODABLE][0] == 4
+
+
+def test_a_preload_that_cannot_write_lets_its_process_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HYPERSLAB_MESSAGES", "/dev/null/messages")
+    runpy.run_module(recording.PRELOAD)
+    assert "not recorded in /dev/null/messages: [Errno 20] Not a directory" in caplog.text
 
 
 def test_preloads_of_the_user_stay(tmp_path: Path) -> None:
