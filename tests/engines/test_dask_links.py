@@ -11,7 +11,7 @@ import pytest
 from hyperslab import engines
 from hyperslab.engines.dask import link_ends
 from hyperslab.errors import UsageError
-from hyperslab.machine.links import QUICK, Network
+from hyperslab.machine.links import MOST_NBYTES, QUICK, Effort, Network
 from hyperslab.report.probed.links import details_of, lines_of
 from tests.system.clusters import dask
 from tests.system.clusters.dask import DaskCluster, dask_cluster
@@ -54,6 +54,15 @@ def test_every_pair_is_measured_and_nothing_is_left_behind(cluster: DaskCluster)
     assert len(details_of(network)) == 1 + len(network.pairs) + len(network.serialising)
     assert lines_of(network)[0].startswith(f"network of {cluster.address}: 4 nodes, 4 pairs")
     assert listeners(cluster.address) == [0, 0, 0]
+
+
+def test_fast_links_are_sent_more_until_that_takes_long_enough(cluster: DaskCluster) -> None:
+    effort = Effort(1 << 16, 1.0, least_s=0.05)
+    network = engines.links("processes", cluster.address, effort, lambda *_: None)
+    once = len(network.pairs) * 2 * effort.nbytes
+    assert network.sent_nbytes > 2 * once, "loopback carries more than 64 KiB in 50 ms"
+    assert effort.longer(1 << 20) is None
+    assert effort.longer(1e12) == Effort(MOST_NBYTES, 1.0)
 
 
 def listeners(address: str) -> list[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ import pytest
 from hyperslab.engines.dask import recorder, recording
 from hyperslab.network.capture.decoding import decode
 from hyperslab.report.messages.numbers import numbers_of
-from hyperslab.traffic import Traffic
+from hyperslab.traffic import UNDECODABLE, Traffic
 from tests.system.clusters.required import required
 
 PROGRAM = Path(__file__).with_name("dask_program.py")
@@ -250,8 +251,126 @@ def test_a_process_that_was_killed_loses_its_last_line(tmp_path: Path) -> None:
     numbers = numbers_of(traffic)
     assert [(one.name, one.count, one.nbytes) for one in numbers.operations] == [("x", 2, 100)]
     assert [node.name for node in numbers.nodes] == ["b", "worker 0"]
-    assert numbers.notes == ("h-1-aa.jsonl ends in the middle of a line: its process was killed",)
+    (note,) = numbers.notes
+    assert note.startswith("h-1-aa.jsonl ends in the middle of a line: its process was killed")
     assert not tmp_path.exists()
+
+
+def test_a_full_disk_ends_a_recorder_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client, LocalCluster
+    from distributed.comm.core import Comm
+    from distributed.comm.tcp import TCP
+
+    monkeypatch.setattr(recorder, "FLUSH_S", 0.02)
+    before = TCP.write
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        Path("/dev/full").open("w") as full,
+    ):
+        recording_ = recording.Recording(client, tmp_path)
+        (log,) = Comm.__dict__["hyperslab_recorder"].logs.values()
+        os.dup2(full.fileno(), log._file.fileno())
+        deadline = time.monotonic() + 60
+        while TCP.write != before:
+            assert time.monotonic() < deadline, "it goes on"
+            assert client.submit(sum, [1, 2], pure=False).result() == 3
+        recording_.end(is_lost=False)
+    assert not log._thread.is_alive()
+    why = "could not record all of its messages ([Errno 28] No space left on device)"
+    assert recording_.notes == [f"the scheduler {why}"]
+
+
+def test_a_log_of_transfers_that_was_too_short_is_told(tmp_path: Path) -> None:
+    import dask
+    from distributed import Client, LocalCluster
+
+    with (
+        dask.config.set({recording.LENGTH_OF_LOGS: 3}),
+        LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        one, other = (worker.address for worker in cluster.workers.values())
+        kept = recording.Recording(client, tmp_path)
+        for size in range(4):
+            value = client.submit(bytes, size, workers=[one])
+            assert client.submit(len, value, workers=[other]).result() == size
+        kept.end(is_lost=False)
+    assert len(kept.transfers) == 3
+    (note,) = kept.notes
+    assert note.startswith(f"{other} keeps its last 3 transfers alone: earlier ones are missing")
+
+
+def test_what_waits_for_a_disk_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of the function: cloudpickle gives classes that it meets again functions with other globals.
+    monkeypatch.setitem(recorder.Log.take.__globals__, "MOST_ROWS", 2500)
+    log = recorder.Log(str(tmp_path), "free")
+    for _ in range(2600):
+        log.take((5, 1, "a:1", "b:2", (("x", 1),), 100))
+    log.close()
+    (written,) = tmp_path.iterdir()
+    _, *lines = map(json.loads, written.read_text().splitlines())
+    assert [len(line["rows"]) for line in lines] == [1000, 1000, 500]
+    traffic = recording.gathered(tmp_path)
+    assert len(traffic) == 2500
+    (note,) = traffic.meta["notes"]
+    assert "misses 100 messages: the disk did not take them" in note
+
+
+class Unusual(dict[str, str]):
+    """A message that cannot be looked into, as one of a user's own protocol."""
+
+    def get(self, *_: object) -> str:
+        raise RuntimeError("this is no message of Dask's")
+
+
+class Starting(list[object]):
+    """Rows of a recorder, with which another one begins whenever a message is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def append(self, row: object) -> None:
+        """Keep a row, as of an event loop, and begin what another thread would."""
+        super().append(row)
+        recorder.start(str(self._folder / str(len(self))))
+
+
+def test_nothing_is_raised_in_what_is_recorded(tmp_path: Path) -> None:
+    """Neither by messages of a kind that nobody knows, nor by recorders that begin meanwhile."""
+    from distributed.comm.core import Comm, connect, listen
+
+    async def talk() -> None:
+        async def answer(comm: Comm) -> None:
+            await comm.write(await comm.read())
+
+        async with listen("inproc://", answer) as listener:
+            comm = await connect(listener.contact_address)
+            await comm.write(Unusual())
+            assert isinstance(await comm.read(), Unusual)
+            await comm.close()
+
+    first = tmp_path / "first"
+    recorder.start(str(first))
+    logs = Comm.__dict__["hyperslab_recorder"].logs
+    logs[str(first)].rows = Starting(tmp_path)
+    asyncio.run(talk())
+    assert len(Comm.__dict__["hyperslab_recorder"].logs) > 1
+    for folder in tmp_path.iterdir():
+        recorder.stop(str(folder))
+    traffic = recording.gathered(first)
+    assert _counts(traffic, _ends(traffic))[UNDECODABLE][0] == 4
+
+
+def test_a_preload_that_cannot_write_lets_its_process_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HYPERSLAB_MESSAGES", "/dev/null/messages")
+    runpy.run_module(recording.PRELOAD)
+    assert "not recorded in /dev/null/messages: [Errno 20] Not a directory" in caplog.text
 
 
 def test_preloads_of_the_user_stay(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ def network(
     return {"lab": lab, "usage": {"seconds": seconds, "links": links, "bound": bound}}
 
 
+def changed(node: str) -> dict[str, Any]:
+    """A laboratory whose node has a full link, by a rate that was changed meanwhile."""
+    return {**network({node: 80 * MB}), "changed": [node]}
+
+
 def waiting(cpu: float = 0.02) -> list[Span]:
     """Two slots whose functions wait for 10 s, but for a share of the time."""
     return [span(f"w{n}/t0", n, "compute", 0.0, 10.0, cpu=cpu) for n in range(2)]
@@ -69,6 +74,7 @@ def test_a_link_that_was_busy_is_named_with_the_remedy() -> None:
     assert "80 %" in section
     scheduler = found(trace(waiting(), network=network({"scheduler": 90 * MB})), "network")
     assert scheduler.advice.startswith("Give scheduler a faster link: all that")
+    assert "The link of w1 was changed meanwhile" in links_html({"network": changed("w1")})
 
 
 @pytest.mark.parametrize(
@@ -78,6 +84,7 @@ def test_a_link_that_was_busy_is_named_with_the_remedy() -> None:
         (trace(waiting(), network=network({"w1": 40 * MB})), "the link was idle for most"),
         (trace(waiting(), network=network({"w1": 80 * MB}, bound="CPU-bound")), "no processors"),
         (trace(waiting()), "no laboratory"),
+        (trace(waiting(), network=changed("w1")), "its rate was another one for a while"),
     ],
 )
 def test_no_network_is_blamed_for_what_it_did_not_do(run: Trace, why: str) -> None:

@@ -59,8 +59,7 @@ def decode(
         return 0
     tell(numbers)
     _tell_packets(traffic.meta["packets"], directions)
-    for note in numbers.notes:
-        typer.echo(f"note       {note}")
+    tell_notes(numbers)
     return 0
 
 
@@ -87,6 +86,12 @@ def tell(numbers: Numbers) -> None:
         for pair in sorted(numbers.pairs, key=lambda pair: -pair.nbytes)
     ]
     _print(pairs)
+
+
+def tell_notes(numbers: Numbers) -> None:
+    """Print what to know of the numbers."""
+    for note in numbers.notes:
+        typer.echo(f"note       {note}")
 
 
 def _print(rows: Sequence[Sequence[str]]) -> None:

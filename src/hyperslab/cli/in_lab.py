@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 
 import typer
@@ -14,6 +16,15 @@ from hyperslab.errors import UsageError
 from hyperslab.storage.location import local_folder
 
 FLAG = "--netlab"
+
+
+def _whose(out: str) -> list[str]:
+    """What to know of files that are root's though somebody else asked for them."""
+    user = os.environ.get("SUDO_USER", "root")
+    if user == "root":
+        return []
+    command = shlex.join(["sudo", "chown", "-R", f"{user}:", local_folder(out)])
+    return [f"note       all of this ran as root, and its files are root's: '{command}'"]
 
 
 def run_in_laboratory(spec: Path, options: Options, out: str, quiet: bool, detach: bool) -> int:
@@ -39,5 +50,6 @@ def run_in_laboratory(spec: Path, options: Options, out: str, quiet: bool, detac
         mention(f"warning    {ended.unreported}")
     if not quiet:
         with told_if_heard():
-            typer.echo("\n".join(lines_of(ended.lab, ended.usage, ended.verdict)))
+            lines = lines_of(ended.lab, ended.usage, ended.verdict, ended.changed)
+            typer.echo("\n".join([*lines, *_whose(out)]))
     return ended.status or int(bool(ended.usage.starved))

@@ -26,7 +26,7 @@ from hyperslab.plan.mistakes import clause_of
 from hyperslab.units import show_count
 
 Opt = typer.Option
-FOLLOWING = ("up", "status", "exec", "set", "down", "record", "decode")
+FOLLOWING = ("up", "status", "exec", "set", "down", "record", "gather", "decode")
 
 LabName = Annotated[
     str | None, Opt("--lab", help="Name of the laboratory; the only one here by default.")
@@ -36,7 +36,9 @@ LabName = Annotated[
 def netlab(
     verb: Annotated[
         str | None,
-        typer.Argument(metavar="[up|status|exec|set|down|record|decode]", help="What to do."),
+        typer.Argument(
+            metavar="[up|status|exec|set|down|record|gather|decode]", help="What to do."
+        ),
     ] = None,
 ) -> int:
     """Make nodes on this host whose links are slow, distant or lossy, and run commands in them; see

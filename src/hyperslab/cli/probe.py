@@ -162,7 +162,7 @@ def _links(
     """Probe the links of a cluster, which are kept and told."""
     effort = links.QUICK if options.effort is QUICK else links.FULL
     if options.size_nbytes is not None:
-        effort = replace(effort, nbytes=options.size_nbytes)
+        effort = replace(effort, nbytes=options.size_nbytes, least_s=0.0)
     ticker = Ticker(connect, quiet)
     try:
         network = engines.links(engine, connect, effort, ticker.told)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hyperslab.cli import document
-from hyperslab.cli.decode import tell
+from hyperslab.cli.decode import tell, tell_notes
 from hyperslab.cli.flags import Json
 from hyperslab.errors import MissingExtra, RunStopped, UsageError
 from hyperslab.machine.foreground import run_in_foreground
@@ -49,6 +49,7 @@ def record(
         document.say({"status": status, "messages": numbers, "file": out / FILE})
         return status
     tell(numbers)
+    tell_notes(numbers)
     typer.echo(f"\nmessages   {out / FILE}")
     return status
 

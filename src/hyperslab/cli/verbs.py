@@ -121,6 +121,7 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "down": "netlab:down",
         "record": "record:record",
         "decode": "decode:decode",
+        "gather": "gather:gather",
     },
     "scratch": {
         "create": "scratch:create",

@@ -33,9 +33,20 @@ class Effort:
     "Bytes in each direction between two nodes."
     limit_s: float
     "Time after which no more are waited for."
+    least_s: float = 0.0
+    "Time that the bytes are to take, or more are sent: TCP begins slowly."
+
+    def longer(self, rate: float) -> Effort | None:
+        """Effort that takes long enough over a link of that rate; None where this one does."""
+        enough = min(round(rate * self.least_s), MOST_NBYTES)
+        if enough <= self.nbytes:
+            return None
+        return Effort(enough, self.limit_s)
 
 
-FULL = Effort(2 << 20, 1.0)
+MOST_NBYTES = 64 << 20
+"Bytes that are sent at most to make a measurement longer."
+FULL = Effort(2 << 20, 1.0, 0.02)
 QUICK = Effort(1 << 19, 0.25)
 
 

@@ -5,12 +5,12 @@ Bytes are those of whole packets, while the tasks of the run lasted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal, NamedTuple
 
-from hyperslab.units import show_bytes, show_rate, show_seconds, show_share
+from hyperslab.units import show_bytes, show_list, show_rate, show_seconds, show_share
 
 RECORD = "network.json"
 "Record of a run in a laboratory, beside its trace: the laboratory, and what it has carried."
@@ -60,6 +60,8 @@ class Links:
     bound: str
     "Why processors and not links took the time; '' where they did not."
     nodes: tuple[NodeLink, ...]
+    changed: tuple[str, ...] = ()
+    "Nodes whose links were changed while the run went on, so that no rate is that of all of it."
 
     def fullest(self) -> Fullest:
         """What was busy for most of the time."""
@@ -81,7 +83,18 @@ def links_of(meta: Mapping[str, Any]) -> Links | None:
     lab, usage = record["lab"], record["usage"]
     used = {one["node"]: one for one in usage["links"]}
     nodes = tuple(_link(node, used[node["name"]]) for node in lab["nodes"])
-    return Links(lab["name"], lab["backend"], usage["seconds"], usage["bound"], nodes)
+    changed = tuple(record.get("changed", ()))
+    return Links(lab["name"], lab["backend"], usage["seconds"], usage["bound"], nodes, changed)
+
+
+def sentence_of_changes(changed: Sequence[str]) -> str:
+    """What to know of links that were changed during a run; '' where none was."""
+    if not changed:
+        return ""
+    return (
+        f"The link of {show_list(changed)} was changed meanwhile: rates are those before, and no"
+        " link is judged by them."
+    )
 
 
 def _link(node: Mapping[str, Any], used: Mapping[str, Any]) -> NodeLink:
@@ -108,9 +121,10 @@ def links_html(meta: Mapping[str, Any]) -> str:
     if links is None:
         return ""
     rows = "".join(_row(links, link) for link in links.nodes)
-    bound = f'<p class="warning">{escape(links.bound)}</p>\n' if links.bound else ""
+    warnings = [why for why in (links.bound, sentence_of_changes(links.changed)) if why]
+    told = "".join(f'<p class="warning">{escape(why)}</p>\n' for why in warnings)
     return (
-        f"<section>\n<h2>Links</h2>\n{bound}"
+        f"<section>\n<h2>Links</h2>\n{told}"
         f'<p class="hint">Laboratory {escape(links.name)}, backend {escape(links.backend)}; bytes'
         f" of whole packets, in {show_seconds(links.seconds)} around the tasks. Busy: the share of"
         " that time that the bytes take at least.</p>\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +26,10 @@ from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.report.links import links_of
 from tests.network.lab.labs import TOLERANT, require, spec
 from tests.repetitions import repeats
+from tests.system.clusters import mpi, spark
+from tests.system.clusters.required import required
 from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
+from tests.system.faults.command import await_recorded, running
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
 SLOW = NODES.replace("[nodes.w1]", '[nodes.w1]\nrate = "50Mbit"\n[nodes.w2]')
@@ -125,7 +127,9 @@ def test_a_run_that_had_no_idle_processors_is_bound_by_them(cluster: Cluster) ->
 
 
 def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
-    """First the driver, whose keeper goes on; then a keeper, whose driver does."""
+    """First the driver, whose keeper goes on; then a worker, without which a run is completed; then
+    a keeper, whose driver goes on.
+    """
     require("emulator")
     path = tmp_path / "spec.toml"
     path.write_text(NODES)
@@ -139,12 +143,29 @@ def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
     while any(lab.name == name for lab in registry.recorded()):
         assert time.monotonic() < deadline, "the keeper has left the laboratory"
         time.sleep(0.05)
-    with cluster_in_lab(spec(NODES), "dask-futures") as made:
+    with cluster_in_lab(spec(SLOW), "dask-futures") as made:
+        _run_while_a_worker_dies(made, tmp_path)
         (keeper,) = _parents(made.processes)
         os.kill(keeper, signal.SIGKILL)
         name = made.lab.name
     assert not any(lab.name == name for lab in registry.recorded())
     assert not any(map(_lives, made.processes))
+
+
+def _run_while_a_worker_dies(cluster: Cluster, folder: Path) -> None:
+    values = np.arange(64, dtype=np.int16).reshape(4, 4, 4)
+    image = save(folder / "a.nii", values)
+    out = folder / "out"
+    words = ("run", "increment", image, "-o", out, "--engine", "dask-futures", "--blocks", "8")
+    slowly = ("-p", "delay=0.5", "--keep", "volume", "--no-report")
+    with running(*words, *slowly, *cluster.arguments, inside=tuple(cluster.prefix)) as run:
+        await_recorded(run, out, 1)
+        (dying,) = [number for number, node in cluster.processes.items() if node == "w1"]
+        for process in (*psutil.Process(dying).children(recursive=True), psutil.Process(dying)):
+            process.kill()
+        code, said = run.wait()
+    assert code == 0, said
+    assert (np.asarray(image_of(out / "a.nii").dataobj) == values + 1).all()
 
 
 def _lives(number: int) -> bool:
@@ -182,7 +203,9 @@ def test_nodes_that_a_cluster_needs() -> None:
         require_nodes(spec(SLOW), "processes")
 
 
-def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
+def test_run_in_a_laboratory(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command is run again in the client's node, and what it writes is right."""
     require("emulator")
     before = registry.recorded()
@@ -194,8 +217,12 @@ def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
     refused = call_program(*words, "--connect", "tcp://198.18.0.2:8786")
     assert refused.code == 2
     assert "--netlab and --connect: give one of them" in refused.err
+    monkeypatch.setenv("SUDO_USER", "me")
     done = call_program(*words, "--no-report")
     assert done.code == 0, done.err
+    assert (
+        f"all of this ran as root, and its files are root's: 'sudo chown -R me: {out}'" in done.out
+    )
     assert "links      w1: sent" in done.out
     written = np.asarray(image_of(out / "a.nii").dataobj)
     assert (written == np.arange(64).reshape(4, 4, 4) + 1).all()
@@ -206,9 +233,7 @@ def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
 def test_spark_is_started_by_commands_too(records: Path) -> None:
     """Its check says that the master has heard of all workers."""
     require("emulator")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs java: install the Debian package openjdk-17-jre-headless")
-    pytest.importorskip("pyspark")
+    required(spark.missing())
     with cluster_in_lab(spec(SLOW), "spark") as made:
         assert list(made.arguments) == [
             "--connect",
@@ -221,7 +246,7 @@ def test_spark_is_started_by_commands_too(records: Path) -> None:
 def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path: Path) -> None:
     """The driver's mpiexec enters the nodes, whose links carry what ranks say to each other."""
     require("emulator")
-    pytest.importorskip("mpi4py")
+    required(mpi.missing())
     path = tmp_path / "spec.toml"
     path.write_text(SLOW)
     values = np.arange(4096, dtype=np.int16).reshape(16, 16, 16)
@@ -242,7 +267,7 @@ def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path:
 def test_an_mpi_that_cannot_enter_nodes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mpi4py")
+    required(mpi.missing())
     other = tmp_path / "mpiexec"
     other.write_text("#!/bin/sh\necho 'mpiexec (OpenRTE) 4.1.4'\n")
     other.chmod(0o755)

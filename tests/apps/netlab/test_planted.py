@@ -13,11 +13,19 @@ import pytest
 
 from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
 from hyperslab.apps.netlab.meter import metered
-from hyperslab.apps.netlab.running import lines_of, measured_of, newest, verdict_lines
+from hyperslab.apps.netlab.running import (
+    changed_of,
+    lines_of,
+    measured_of,
+    newest,
+    verdict_lines,
+)
 from hyperslab.driver.submission import Records, load_records, write_report
-from hyperslab.network.lab import change
+from hyperslab.network.lab import change, registry
 from hyperslab.network.lab.spec import OneWay
+from hyperslab.report.links import RECORD
 from hyperslab.report.verdict import judge
+from hyperslab.trace import Trace
 from tests.network.lab.labs import TOLERANT, require, spec
 from tests.system.end_to_end.command import AS_INSTALLED
 
@@ -92,11 +100,26 @@ def test_a_distant_node(even: Cluster, tmp_path: Path) -> None:
     assert sentence.startswith("worker w3 is distant: a round trip to the nearest node takes 3")
 
 
+def test_a_link_that_was_changed_during_a_run_is_not_judged_by_its_rate(
+    even: Cluster, tmp_path: Path
+) -> None:
+    lab = registry.find(even.lab.name)
+    assert changed_of(lab) == ()
+    Trace([], [], meta={"ready_ns": 0, "end_ns": 1}).save(tmp_path / "trace.parquet")
+    with metered(lab, even.processes) as meter:
+        change(lab, "w1", OneWay(rate="8Mbit"))
+    usage = measured_of(tmp_path, lab, meter)
+    assert usage is not None
+    assert json.loads((tmp_path / RECORD).read_text())["changed"] == ["w1"]
+    assert any("w1 was changed" in line for line in lines_of(lab, usage, None, changed_of(lab)))
+
+
 def rounds(cluster: Cluster, out: Path, **params: object) -> tuple[Records, list[str]]:
     """Records of a program that ran in the client's node, and what the terminal shows of links."""
     given = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
     words = ["-m", "hyperslab.apps.experiment.programs", "dask-arrays", "transpose-sum"]
-    with metered(cluster.lab, cluster.processes) as meter:
+    lab = registry.find(cluster.lab.name)
+    with metered(lab, cluster.processes) as meter:
         subprocess.run(
             [*cluster.prefix, sys.executable, *words, "-o", out, *cluster.arguments, *given],
             env=os.environ,
@@ -105,16 +128,15 @@ def rounds(cluster: Cluster, out: Path, **params: object) -> tuple[Records, list
         )
     folder = newest(out)
     assert folder is not None
-    usage = measured_of(folder, cluster.lab, meter)
+    usage = measured_of(folder, lab, meter)
     assert usage is not None
     records = load_records(folder)
-    return records, lines_of(cluster.lab, usage, judge(records.trace, records.summary))
+    return records, lines_of(lab, usage, judge(records.trace, records.summary))
 
 
 def test_a_slow_link_is_what_limited_the_run(cluster: Cluster, tmp_path: Path) -> None:
-    lab = change(cluster.lab, "w1", OneWay(rate="8Mbit"))
-    slow = Cluster(lab, cluster.arguments, cluster.environment, cluster.processes)
-    records, lines = rounds(slow, tmp_path / "out", array=600, chunk=150, rounds=1)
+    change(cluster.lab, "w1", OneWay(rate="8Mbit"))
+    records, lines = rounds(cluster, tmp_path / "out", array=600, chunk=150, rounds=1)
     change(cluster.lab, "w1", OneWay(rate="100Mbit"))
     usage = records.trace.meta["network"]["usage"]
     if usage["bound"]:  # others kept the processors busy: that is said, and no link is blamed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +15,42 @@ from hyperslab.network.lab import parse_spec
 from hyperslab.network.lab.backends.choosing import BACKENDS, require_means
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import LabSpec
+from tests.system.clusters.required import required
 
 TOLERANT = "tolerance = 0.4\n"
 "Tolerance of laboratories in which a test looks at something else than the links."
 
 
+OF_THE_KERNEL = ("netem",)
+"Backends that nothing can be installed for, so that their tests may be skipped in CI, too."
+
+
 def require(*backends: str) -> None:
-    """Skip the test where no laboratory can be made by these backends, and say why."""
+    """Go on where laboratories can be made by these backends; otherwise skip the test, or fail if
+    CI is set.
+    """
     try:
         require_means()
     except UsageError as why:
-        pytest.skip(str(why))
+        required(str(why))
     for backend in backends:
-        if why_not := BACKENDS[backend].missing():
-            pytest.skip(f"no laboratory of the backend {backend}: {why_not}")
+        _require_backend(backend)
+
+
+def _require_backend(backend: str) -> None:
+    why_not = BACKENDS[backend].missing()
+    if not why_not:
+        return
+    sentence = f"no laboratory of the backend {backend}: {why_not}"
+    if backend in OF_THE_KERNEL:
+        pytest.skip(sentence)
+    required(sentence)
+
+
+def require_program(name: str, package: str) -> None:
+    """Go on where a program is installed; otherwise skip the test, or fail if CI is set."""
+    if shutil.which(name) is None:
+        required(f"{name} is missing: install the Debian package {package}")
 
 
 def spec(text: str) -> LabSpec:

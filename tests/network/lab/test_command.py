@@ -106,7 +106,10 @@ def test_a_link_is_changed_by_one_call(up: str) -> None:
     ("words", "said"),
     [
         (("set", "w1"), "give one of --rate, --delay, --jitter, --loss and --reorder"),
-        (("set", "w1", "--delay", "5ms"), "the kernel's queues here do not delay packets"),
+        (
+            ("set", "w1", "--delay", "5ms"),
+            'do not delay packets (no netem); make it anew with backend = "netem" or "emulator"',
+        ),
         (("set", "w1", "--loss", "1.5"), "--loss: should be less than 1, not 1.5"),
         (("set", "w1", "--loss", "0", "--direction", "in"), "--direction in: give up or down"),
         (("set", "schedule", "--loss", "0"), "no such node (did you mean 'scheduler'?)"),
@@ -162,6 +165,19 @@ def test_without_what_it_needs_it_says_what_to_install(monkeypatch: pytest.Monke
     assert kernel.missing() == "the program nft is missing: install the Debian package nftables"
     monkeypatch.setattr(emulator, "TUN", Path("/nowhere/tun"))
     assert emulator.missing().startswith("there is no /nowhere/tun: load the kernel's module")
+
+
+def test_where_laboratories_cannot_be_made_their_tests_fail_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Elsewhere they are skipped."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="nothing may be skipped"):
+        require("kernel")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="run the command as root"):
+        require("kernel")
 
 
 def test_each_backend_is_named_where_none_can_do_it(monkeypatch: pytest.MonkeyPatch) -> None:

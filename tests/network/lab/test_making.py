@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ from hyperslab.network.lab.backends.choosing import BACKENDS
 from hyperslab.network.lab.namespaces import LabFailed, network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab
 from hyperslab.network.lab.spec import OneWay
-from tests.network.lab.labs import TOLERANT, host, require, run, spec
+from tests.network.lab.labs import TOLERANT, host, require, require_program, run, spec
 
 KERNEL = """
 backend = "kernel"
@@ -126,8 +125,7 @@ def _listen(lab: Lab) -> socket.socket:
 
 
 def test_ping_agrees(lab: Lab) -> None:
-    if shutil.which("ping") is None:
-        pytest.skip("ping is missing: install the Debian package iputils-ping")
+    require_program("ping", "iputils-ping")
     asked_ms = sum(node.up.delay_ns + node.down.delay_ns for node in lab.nodes) / 1e6
     jitter_ms = sum(node.up.jitter_ns for node in lab.nodes) / 1e6
     said = run(lab, "scheduler", ["ping", "-q", "-c", "20", "-i", "0.05", "w-1"])
@@ -138,8 +136,7 @@ def test_ping_agrees(lab: Lab) -> None:
 
 
 def test_iperf3_agrees(kernel: Lab) -> None:
-    if shutil.which("iperf3") is None:
-        pytest.skip("iperf3 is missing: install the Debian package iperf3")
+    require_program("iperf3", "iperf3")
     for words, asked in (([], 200e6), (["-R"], 50e6)):
         rates = []
         for _ in range(TIMES):

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.network.links.namespaces import ip, namespaces, within
+from tests.system.clusters.required import required
 
 MS = 1_000_000
 NAME = "hyperslab-links"
@@ -25,18 +26,23 @@ Link = Mapping[str, float | None]
 
 
 def program() -> str:
-    """Path of the program; without it, root or TUN, the test is skipped, which says why."""
-    if os.geteuid() != 0:
-        pytest.skip("makes network namespaces: run as root")
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        pytest.skip("there is no /dev/net/tun: load the kernel's module (modprobe tun)")
-    if shutil.which("ip") is None:
-        pytest.skip("ip is missing: install the Debian package iproute2")
+    """Path of the program; without it, root or TUN, the test is skipped, or fails if CI is set."""
+    required(_missing())
     own = Path(sys.executable).parent / NAME
     found = str(own) if own.exists() else shutil.which(NAME)
     if found is None:
-        pytest.skip(f"{NAME} is missing: run make links")
-    return found
+        required(f"{NAME} is missing: run make links")
+    return str(found)
+
+
+def _missing() -> str:
+    if os.geteuid() != 0:
+        return "this makes network namespaces: run as root"
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return "there is no /dev/net/tun: load the kernel's module (modprobe tun)"
+    if shutil.which("ip") is None:
+        return "ip is missing: install the Debian package iproute2"
+    return ""
 
 
 @dataclass

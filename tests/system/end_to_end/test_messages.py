@@ -92,6 +92,30 @@ def test_programs_without_dask(tmp_path: Path) -> None:
     assert "no-such-program: there is no such program" in missing.err
 
 
+def test_what_recorders_of_several_hosts_have_written(tmp_path: Path) -> None:
+    """Each in a folder of its own, one of which is named twice."""
+    said = '[5,1,"10.0.0.1:1","10.0.0.2:2",[["identity",1]],100]'
+    heard = '[6,0,"10.0.0.2:2","10.0.0.1:1",[["identity",1]],100]'
+    for host, role, row in (("a", "scheduler", said), ("b", "worker 0", heard)):
+        (tmp_path / host).mkdir()
+        lines = f'{{"host":"{host}","pid":1}}\n{{"roles":{{"":"{role}"}},"rows":[{row}]}}\n{{'
+        (tmp_path / host / f"{host}-1-00.jsonl").write_text(lines)
+    folders = (tmp_path / "a", tmp_path / "b", tmp_path / "a")
+    out = tmp_path / "m.parquet"
+    done = succeed("netlab", "gather", *folders, "-o", out)
+    assert "note       b-1-00.jsonl ends in the middle of a line" in done
+    assert done.endswith(f"messages   {out}\n")
+    assert len(Traffic.load(out)) == 2
+    told = json.loads(succeed("netlab", "gather", *folders, "-o", out, "--json"))["messages"]
+    (pair,) = told["pairs"]
+    assert (pair["source"], pair["target"], pair["messages"]) == ("scheduler", "worker 0", 1)
+    (tmp_path / "a" / "other.jsonl").write_text('["no message"]\n')
+    for folder, why in (("a", "other.jsonl: has lines that no"), ("c", "there is no such folder")):
+        refused = call("netlab", "gather", tmp_path / folder, "-o", out)
+        assert refused.code == 2
+        assert why in refused.err
+
+
 def test_a_capture(tmp_path: Path) -> None:
     path = tmp_path / "f.pcap"
     said = [(True, made.message({"op": "identity"})), (False, made.message({"id": "s"}, b"x" * 99))]

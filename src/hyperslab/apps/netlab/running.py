@@ -14,9 +14,11 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import KEPT, PAGE, load_records, try_report
 from hyperslab.engines.environment import itself
 from hyperslab.machine.foreground import run_in_foreground
-from hyperslab.network.lab.registry import Lab
+from hyperslab.network.lab import registry
+from hyperslab.network.lab.measured import MeasuredLink
+from hyperslab.network.lab.registry import Lab, Node
 from hyperslab.network.lab.spec import LabSpec
-from hyperslab.report.links import RECORD
+from hyperslab.report.links import RECORD, sentence_of_changes
 from hyperslab.report.verdict import Verdict, judge
 from hyperslab.report.verdict.network import DISTANCE, RULE
 from hyperslab.storage.recordfile import save_record
@@ -36,6 +38,8 @@ class Ended:
     "What limited it, now that the links are known; None where it has left no summary."
     unreported: str = ""
     "Why its page could not be written with its links; '' where it was, or was not to be."
+    changed: tuple[str, ...] = ()
+    "Nodes whose links were changed meanwhile."
 
 
 def run_in_lab(
@@ -52,7 +56,7 @@ def run_in_lab(
         if folder is None or folder == earlier:
             return Ended(status, cluster.lab, None, None)
         usage = measured_of(folder, cluster.lab, meter)
-        return Ended(status, cluster.lab, usage, *_judged(folder))
+        return Ended(status, cluster.lab, usage, *_judged(folder), changed_of(cluster.lab))
 
 
 def _judged(folder: Path) -> tuple[Verdict | None, str]:
@@ -88,11 +92,25 @@ def measured_of(folder: Path, lab: Lab, meter: Meter) -> Usage | None:
         return None
     meta = Trace.load(folder / "trace.parquet").meta
     usage = meter.usage(meta["ready_ns"], meta["end_ns"])
-    save_record(folder / RECORD, {"lab": lab.as_json(), "usage": usage.as_json()})
+    told = {"lab": lab.as_json(), "usage": usage.as_json(), "changed": changed_of(lab)}
+    save_record(folder / RECORD, told)
     return usage
 
 
-def lines_of(lab: Lab, usage: Usage, verdict: Verdict | None) -> list[str]:
+def changed_of(lab: Lab) -> tuple[str, ...]:
+    """Nodes whose links have been changed since a laboratory was as this says."""
+    now = registry.find(lab.name)
+    return tuple(node.name for node in lab.nodes if _known(lab, node) != _known(now, node))
+
+
+def _known(lab: Lab, node: Node) -> tuple[Node, list[MeasuredLink]]:
+    """The links of a node, with what was measured of them, which every change drops."""
+    return lab[node.name], [one for one in lab.measured if one.node == node.name]
+
+
+def lines_of(
+    lab: Lab, usage: Usage, verdict: Verdict | None, changed: Sequence[str] = ()
+) -> list[str]:
     """What the links did, as the terminal shows it; and what they made the run wait for."""
     lines = [
         f"links      {one.node}: sent {show_bytes(one.sent_nbytes)}, received"
@@ -105,7 +123,8 @@ def lines_of(lab: Lab, usage: Usage, verdict: Verdict | None) -> list[str]:
     told = f"network    {lab.backend}, for {show_seconds(usage.seconds)}; processors {idle}"
     if usage.emulator_share:
         told += f", {show_share(usage.emulator_share)} for the emulator"
-    notes = [f"note       {why}" for why in (usage.bound, usage.starved) if why]
+    reasons = (usage.bound, usage.starved, sentence_of_changes(changed))
+    notes = [f"note       {why}" for why in reasons if why]
     return [told, *lines, *notes, *verdict_lines(verdict)]
 
 

@@ -59,17 +59,17 @@ def probe_links(place: str, effort: Effort, tell: Tell) -> Network:
         opened.callback(client.close, 2)
         cluster = opened.enter_context(_listening(client, place))
         asked = _asked(list(cluster.addresses))
-        pairs, notes = _measured(cluster, asked, effort, tell)
+        pairs, notes, sent = _measured(cluster, asked, effort, tell)
         if not pairs:
             raise RunStopped(f"no link of {place} could be measured: {notes[0]}")
         odd = _odd_pairs(pairs)
         again = [_measured(cluster, odd, effort, tell) for _ in range(AGAIN)]
         serialising = dict(_serialising(cluster))
-    for later, more in again:
+    for later, more, nbytes in again:
         known = {pair.nodes: pair for pair in later}
         pairs = [pair.again(known.get(pair.nodes, _NOTHING)) for pair in pairs]
         notes += more
-    sent = (len(asked) + AGAIN * len(odd)) * 2 * effort.nbytes
+        sent += nbytes
     nodes = (CLIENT, SCHEDULER, *cluster.addresses)
     took_s = time.time() - at_s
     return Network(place, at_s, took_s, sent, nodes, tuple(pairs), serialising, tuple(notes))
@@ -133,20 +133,26 @@ def _asked(workers: Sequence[str]) -> list[tuple[str, str]]:
 
 def _measured(
     cluster: _Cluster, asked: Sequence[tuple[str, str]], effort: Effort, tell: Tell
-) -> tuple[list[Pair], list[str]]:
-    """What was measured, pair by pair, and what could not be, in sentences."""
+) -> tuple[list[Pair], list[str], int]:
+    """What was measured, pair by pair; what could not be, in sentences; and bytes sent for it."""
     pairs = []
     notes = []
+    sent = 0
     for number, (one, other) in enumerate(asked):
         tell(number, len(asked))
         place = cluster.places[other]
+        sent += 2 * effort.nbytes
         try:
             round_trips_s, there, back = _ask(cluster, one, place, effort)
+            longer = effort.longer(max(there, back))
+            if longer is not None:
+                sent += 2 * longer.nbytes
+                _, there, back = _ask(cluster, one, place, longer)
         except OSError as error:  # TimeoutError is one, and what Dask raises of lost workers
             notes.append(f"{one} does not reach {other} at {place[0]}:{place[1]}: {error}")
             continue
         pairs.append(Pair(one, other, tuple(round_trips_s), (there,), (back,)))
-    return pairs, notes
+    return pairs, notes, sent
 
 
 def _ask(

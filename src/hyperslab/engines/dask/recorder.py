@@ -7,8 +7,12 @@ so that one that is killed loses no more than that. The functions are sent to sc
 by value: these need not have hyperslab, and what the functions share with one another lies at
 Dask's own class of connections, not here.
 
+Nothing that goes wrong here is raised in the program that is recorded, and none of it waits for a
+disk: a recorder that cannot write ends, and what it would have to keep has a limit.
+
     first line      {"host": ..., "pid": ...}
-    other lines     {"roles": {...}, "rows": [[time_ns, is_sent, local, peer, operations, nbytes]]}
+    other lines     {"roles": {...}, "missed": ..., "rows": [...]}
+    rows            [time_ns, is_sent, local, peer, operations, nbytes]
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import contextvars
 import functools
 import itertools
 import json
+import logging
 import os
 import socket
 import sys
@@ -27,13 +32,19 @@ import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from hyperslab.traffic import Conversation, said_by
+from hyperslab.traffic import UNDECODABLE, Conversation, said_by
 
 FLUSH_S = 1.0
+CLOSE_S = 5.0
+"Time for which whoever ends a recorder waits until its last rows are written."
 LEASE_S = 180.0
 """Time after which a recorder ends whose driver is silent: network file systems may show a change
 a minute late.
 """
+ROWS_AT_ONCE = 1000
+"Rows of a line: while it is made, nothing else of the process runs."
+MOST_ROWS = 1_000_000
+"Rows that may wait for a disk; those beyond are counted."
 SUFFIX = ".jsonl"
 LEASE = "driver"
 "Name of the file by which a driver says that it lives."
@@ -46,6 +57,8 @@ _SHARED = "hyperslab_recorder"
 _ENDS = "_hyperslab_ends"
 "Attribute of a connection that holds its ends and its conversation."
 _INSIDE = "inproc://"
+_NOWHERE = "unknown:0"
+"Address of an end of which nothing can be said."
 _PRELUDE_NBYTES = 16
 _LENGTH_NBYTES = 8
 """Bytes that TCP's framing adds to a message, and to each of its frames, see
@@ -60,28 +73,48 @@ class Log:
 
     def __init__(self, folder: str, role: Role) -> None:
         self.users = 0
+        self.rows: list[tuple[Any, ...]] = []
+        self.missed = 0
+        "Messages that found no room since the last line was written."
         self._folder = folder
         self._role = role
         self._lease = os.path.join(folder, LEASE)
         self._changed = (0, time.monotonic())
-        self.rows: list[tuple[Any, ...]] = []
         name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
         if role != "led":  # one that is led would bring back what the driver has removed
             os.makedirs(folder, exist_ok=True)
         self._file = open(os.path.join(folder, name), "w", encoding="utf-8")  # noqa: SIM115
-        self._writing = threading.Lock()
         self._is_over = threading.Event()
         self._roles: dict[str, str] = {}
         self._put({"host": socket.gethostname(), "pid": os.getpid()})
-        threading.Thread(target=self._flush_often, name="hyperslab-recorder", daemon=True).start()
+        self._thread = threading.Thread(target=self._record, name="hyperslab-recorder", daemon=True)
+        self._thread.start()
         atexit.register(self.close)
 
+    def take(self, row: tuple[Any, ...]) -> None:
+        """Keep a message until the next flush."""
+        if len(self.rows) < MOST_ROWS:
+            self.rows.append(row)
+            return
+        self.missed += 1
+
     def close(self) -> None:
-        """Write what there is, and end."""
+        """Have what there is written, and end; a disk that does not answer is not waited for."""
         atexit.unregister(self.close)
+        self.end()
+        self._thread.join(CLOSE_S)
+
+    def end(self) -> None:
+        """Have the thread end, after its last rows."""
         self._is_over.set()
-        self._flush()
-        with self._writing:
+
+    def _record(self) -> None:
+        """Write until it is over, or until something goes wrong: then end in this process."""
+        try:
+            self._flush_often()
+        except Exception as error:  # noqa: BLE001  # whatever disks and Dask's servers raise
+            abandon(self._folder, str(error))
+        with contextlib.suppress(OSError):  # of a full disk: closing writes once more
             self._file.close()
 
     def _flush_often(self) -> None:
@@ -91,6 +124,7 @@ class Log:
                 self._renew()
             if self._role == "led" and self._is_abandoned():
                 abandon(self._folder)
+        self._flush()
 
     def _renew(self) -> None:
         with contextlib.suppress(OSError), open(self._lease, "w", encoding="utf-8") as file:
@@ -109,15 +143,17 @@ class Log:
         roles = _roles()
         rows = self.rows[:]
         del self.rows[: len(rows)]  # others may have come behind them
-        if rows or roles != self._roles:
+        missed = self.missed
+        self.missed -= missed
+        if rows or missed or roles != self._roles:
             self._roles = roles
-            self._put({"roles": roles, "rows": rows})
+            self._put({"roles": roles, "missed": missed, "rows": rows[:ROWS_AT_ONCE]})
+        for first in range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE):
+            self._put({"rows": rows[first : first + ROWS_AT_ONCE]})
 
     def _put(self, line: dict[str, Any]) -> None:
-        with self._writing:
-            if not self._file.closed:
-                self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-                self._file.flush()
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.flush()
 
 
 class Shared:
@@ -127,6 +163,9 @@ class Shared:
 
     def __init__(self) -> None:
         self.logs: dict[str, Log] = {}
+        "Never changed, but replaced by another one: event loops go through it at any time."
+        self.lost: dict[str, str] = {}
+        "Why a log has ended too early, by its folder."
         self.changing = threading.Lock()
         self.replaced: list[tuple[Any, str, Any]] = []
         self.sizes: contextvars.ContextVar[list[int] | None]
@@ -149,7 +188,7 @@ def start(folder: str, role: Role = "free") -> None:
         setattr(Comm, _SHARED, shared)
     with shared.changing:
         if folder not in shared.logs:
-            shared.logs[folder] = Log(folder, role)
+            shared.logs = {**shared.logs, folder: Log(folder, role)}
         shared.logs[folder].users += 1
         if not shared.replaced:
             _wrap(shared)
@@ -167,22 +206,40 @@ def stop(folder: str) -> None:
         if log is None:
             return
         log.users -= 1
-        if log.users == 0:
-            _end(shared, folder)
+        if log.users:
+            return
+        _end(shared, folder)
+    log.close()
 
 
-def abandon(folder: str) -> None:
-    """End all that was begun for a folder, whose driver is gone."""
+def abandon(folder: str, why: str = "") -> None:
+    """End all that was begun for a folder: its driver is gone, or it cannot be written to."""
     from distributed.comm.core import Comm
 
     shared = Comm.__dict__[_SHARED]
     with shared.changing:
+        if why:
+            shared.lost[folder] = why
+            sentence = "messages of this process are not recorded any more in %s: %s"
+            logging.getLogger("hyperslab").warning(sentence, folder, why)
         if folder in shared.logs:
+            shared.logs[folder].end()
             _end(shared, folder)
 
 
+def lost(folder: str) -> str:
+    """Why not all was recorded in this process, told once; '' where it was."""
+    from distributed.comm.core import Comm
+
+    shared = Comm.__dict__.get(_SHARED)
+    if shared is None:
+        return ""
+    why: str = shared.lost.pop(folder, "")
+    return why
+
+
 def _end(shared: Any, folder: str) -> None:
-    shared.logs.pop(folder).close()
+    shared.logs = {other: log for other, log in shared.logs.items() if other != folder}
     while shared.replaced and not shared.logs:
         owner, name, original = shared.replaced.pop()
         setattr(owner, name, original)
@@ -217,14 +274,14 @@ def _writing(shared: Any, write: Any) -> Any:
     async def recorded_write(comm: Any, message: Any, *args: Any, **more: Any) -> Any:
         ends = comm.__dict__.get(_ENDS) or _meet(comm)
         # Before it is sent: the answer may be there before this goes on.
-        operations = ends[2].named(said_by(message), True)
+        operations = _named(ends[2], message, True)
         nbytes = await write(comm, message, *args, **more)
         size = 0
         if ends[3]:
             size = nbytes
         row = (time.time_ns(), 1, ends[0], ends[1], operations, size)
         for log in shared.logs.values():
-            log.rows.append(row)
+            log.take(row)
         return nbytes
 
     return recorded_write
@@ -240,13 +297,21 @@ def _reading(shared: Any, read: Any) -> Any:
         finally:
             shared.sizes.reset(token)
         ends = comm.__dict__.get(_ENDS) or _meet(comm)
-        operations = ends[2].named(said_by(message), False)
+        operations = _named(ends[2], message, False)
         row = (time.time_ns(), 0, ends[0], ends[1], operations, sum(sizes))
         for log in shared.logs.values():
-            log.rows.append(row)
+            log.take(row)
         return message
 
     return recorded_read
+
+
+def _named(conversation: Any, message: Any, by_first: bool) -> Any:
+    """Operations of a message; whatever is in one, its program is to have it."""
+    try:
+        return conversation.named(said_by(message), by_first)
+    except Exception:  # noqa: BLE001  # of objects of the user's
+        return ((UNDECODABLE, 1),)
 
 
 def _counting(shared: Any, from_frames: Any, has_prelude: bool) -> Any:
@@ -254,18 +319,26 @@ def _counting(shared: Any, from_frames: Any, has_prelude: bool) -> Any:
     def counted_frames(frames: Any, *args: Any, **more: Any) -> Any:
         sizes = shared.sizes.get()
         if sizes is not None:
-            size = sum(getattr(frame, "nbytes", None) or len(frame) for frame in frames)
-            if has_prelude:
-                size += _PRELUDE_NBYTES + _LENGTH_NBYTES * len(frames)
-            sizes.append(size)
+            with contextlib.suppress(Exception):  # frames of kinds that nobody knows yet
+                sizes.append(_size(frames, has_prelude))
         return from_frames(frames, *args, **more)
 
     return counted_frames
 
 
+def _size(frames: Any, has_prelude: bool) -> int:
+    size: int = sum(getattr(frame, "nbytes", None) or len(frame) for frame in frames)
+    if has_prelude:
+        size += _PRELUDE_NBYTES + _LENGTH_NBYTES * len(frames)
+    return size
+
+
 def _meet(comm: Any) -> tuple[str, str, Any, bool]:
     """The ends of a connection, its conversation, and whether its bytes leave the process."""
-    local, peer = _addresses(comm)
+    try:
+        local, peer = _addresses(comm)
+    except Exception:  # noqa: BLE001  # of a transport of the user's
+        local = peer = _NOWHERE
     ends = (local, peer, Conversation(), not local.startswith(_INSIDE))
     comm.__dict__[_ENDS] = ends
     return ends

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,16 @@ from hyperslab.engines.batches.patience import within
 from hyperslab.engines.batches.workers import sent_by_value
 from hyperslab.engines.dask import recorder
 from hyperslab.traffic import Message, Traffic
+from hyperslab.units import show_count
 
 PRELOAD = "hyperslab.engines.dask.preload"
 KINDS = ("scheduler", "worker", "nanny", "client")
 "Kinds of processes, for each of which Dask's configuration lists modules to be preloaded."
 FOLDER = "messages"
 LIMIT_S = 15.0
+KILLED = "its process was killed, or its disk was full"
+SLOW = "the disk did not take them as fast as they came"
+LENGTH_OF_LOGS = "distributed.admin.low-level-log-length"
 _SAYS_WHO = {"register-client": "client", "register_nanny": "nanny"}
 "Operations by which one end says what it is, where a process is several things."
 
@@ -65,12 +69,26 @@ class Recording:
         if not is_lost:
             with sent_by_value(cloudpickle, recorder), sent_by_value(cloudpickle, traffic):
                 try:
-                    self.transfers = list(_transfers(self._client, self._since_ns))
+                    self._keep_transfers()
                     within(LIMIT_S, lambda: self._client.unregister_worker_plugin(self._plugin))
                     within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
+                    self.notes += _lost(self._client, folder)
                 except Exception as error:  # noqa: BLE001  # whatever a dying cluster raises
                     self.notes.append(f"the recorders were not ended ({error})")
         recorder.stop(folder)
+        self.notes += _cut({"this process": recorder.lost(folder)})
+
+    def _keep_transfers(self) -> None:
+        """Keep what workers have fetched from each other, as far as their own logs have it."""
+        told = within(LIMIT_S, lambda: self._client.run(_incoming, on_error="ignore"))
+        for address, (is_full, transfers) in told.items():
+            own = [*_transfers(address, transfers, self._since_ns)]
+            self.transfers += own
+            if is_full and len(own) == len(transfers):
+                self.notes.append(
+                    f"{address} keeps its last {len(own):,} transfers alone: earlier ones are"
+                    f" missing; start the cluster with more by {LENGTH_OF_LOGS}"
+                )
 
     def traffic(self) -> Traffic:
         """What all processes have written, whose files are removed."""
@@ -97,29 +115,45 @@ def _plugin(called: str, begin: Any, end: Any, folder: str) -> Any:
     return Recorder()
 
 
-def _transfers(client: Any, since_ns: int) -> Iterator[dict[str, Any]]:
-    """Values that workers have fetched from each other since then, as their own logs have it."""
-    told = within(LIMIT_S, lambda: client.run(_incoming, on_error="ignore"))
-    for address, transfers in told.items():
-        for start_s, stop_s, who, nbytes, keys in transfers:
-            if stop_s * 1e9 < since_ns:
-                continue  # of somebody before
-            yield {
-                "start_ns": int(start_s * 1e9),
-                "end_ns": int(stop_s * 1e9),
-                "source": who.rpartition("://")[2],
-                "target": address.rpartition("://")[2],
-                "nbytes": nbytes,
-                "keys": keys,
-            }
+def _lost(client: Any, folder: str) -> Iterator[str]:
+    """What processes of the cluster did not record, of those that know."""
+    of_scheduler = within(LIMIT_S, lambda: client.run_on_scheduler(recorder.lost, folder))
+    yield from _cut({"the scheduler": of_scheduler})
+    of_workers = within(LIMIT_S, lambda: client.run(recorder.lost, folder, on_error="ignore"))
+    yield from _cut(of_workers)
 
 
-def _incoming(dask_worker: Any) -> list[tuple[Any, ...]]:
+def _cut(reasons: Mapping[str, str]) -> Iterator[str]:
+    for who, why in reasons.items():
+        if why:
+            yield f"{who} could not record all of its messages ({why})"
+
+
+def _transfers(
+    address: str, transfers: Iterable[tuple[Any, ...]], since_ns: int
+) -> Iterator[dict[str, Any]]:
+    """What a worker has fetched from others since then."""
+    for start_s, stop_s, who, nbytes, keys in transfers:
+        if stop_s * 1e9 < since_ns:
+            continue  # of somebody before
+        yield {
+            "start_ns": int(start_s * 1e9),
+            "end_ns": int(stop_s * 1e9),
+            "source": who.rpartition("://")[2],
+            "target": address.rpartition("://")[2],
+            "nbytes": nbytes,
+            "keys": keys,
+        }
+
+
+def _incoming(dask_worker: Any) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Whether the log of a worker forgets its first transfers from now on; and what it has."""
     log = dask_worker.transfer_incoming_log
-    return [
+    told = [
         (one["start"], one["stop"], one["who"], one["total"], [*map(str, one["keys"])])
         for one in log
     ]
+    return len(log) == log.maxlen, told
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -136,26 +170,37 @@ def settings(folder: Path) -> dict[str, str]:
     return variables
 
 
-def gathered(folder: Path, remove: bool = False) -> Traffic:
-    """Put together what the processes of a cluster have written into a folder."""
+def gathered(*folders: Path, remove: bool = False) -> Traffic:
+    """Put together what the processes of a cluster have written into folders. Raises ValueError for
+    what no recorder has written.
+    """
     nodes: dict[str, str] = {}
     notes: list[str] = []
     messages: list[Message] = []
-    files = sorted(folder.glob(f"*{recorder.SUFFIX}"))
-    for path in files:
+    found = [path for folder in folders for path in sorted(folder.glob(f"*{recorder.SUFFIX}"))]
+    files = {path.name: path for path in found}  # a folder may be there under two names
+    for path in files.values():
         told = _Process(path)
         messages += told.messages
         nodes |= told.nodes()
         if told.torn:
-            notes.append(f"{path.name} ends in the middle of a line: its process was killed")
+            notes.append(f"{path.name} ends in the middle of a line: {KILLED}")
+        if told.missed:
+            notes.append(f"{path.name} misses {show_count(told.missed, 'message')}: {SLOW}")
     if remove:
-        for path in [*files, folder / recorder.LEASE]:
-            path.unlink(missing_ok=True)
-        with suppress(OSError):  # a worker that has come in the meantime
-            folder.rmdir()
+        _remove([*folders], found)
     messages.sort(key=lambda message: message.time_ns)
     meta = {"nodes": nodes, "notes": notes, "processes": len(files)}
     return Traffic.of(messages, "recorded", meta)
+
+
+def _remove(folders: Iterable[Path], files: Iterable[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)
+    for folder in folders:
+        (folder / recorder.LEASE).unlink(missing_ok=True)
+        with suppress(OSError):  # a worker that has come in the meantime
+            folder.rmdir()
 
 
 class _Process:
@@ -164,6 +209,7 @@ class _Process:
     def __init__(self, path: Path) -> None:
         self.messages: list[Message] = []
         self.torn = False
+        self.missed = 0
         self.roles: dict[str, str] = {}
         self._locals: dict[str, str] = {}
         with path.open(encoding="utf-8") as file:
@@ -171,10 +217,17 @@ class _Process:
                 if not line.endswith("\n"):
                     self.torn = True
                     return
-                self._take(json.loads(line))
+                self._require(path, line)
+
+    def _require(self, path: Path, text: str) -> None:
+        try:
+            self._take(json.loads(text))
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            raise ValueError(f"{path}: has lines that no recorder of messages wrote") from error
 
     def _take(self, line: Mapping[str, Any]) -> None:
         self.roles |= line.get("roles", {})
+        self.missed += line.get("missed", 0)
         for time_ns, is_sent, local, peer, operations, nbytes in line.get("rows", ()):
             named = tuple((name, count) for name, count in operations)
             said_who = self._locals.setdefault(local, "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import registry, wiring
 from hyperslab.network.lab.backends.choosing import BACKENDS, require_possible
-from hyperslab.network.lab.link import Direction
+from hyperslab.network.lab.link import Direction, Link
 from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.network.lab.registry import Lab, Node
 from hyperslab.network.lab.spec import OneWay
@@ -26,7 +26,7 @@ def change(lab: Lab, node: str, said: OneWay, direction: Direction | None = None
         for link in (changed.up, changed.down):
             if problem := link.problem():
                 raise UsageError(f"{node}: {problem}")
-            require_possible(lab, link)
+            _require_possible(lab, link)
         require_up(lab)
         measured = tuple(one for one in lab.measured if one.node != node)
         lab = replace(lab, measured=measured)
@@ -36,6 +36,18 @@ def change(lab: Lab, node: str, said: OneWay, direction: Direction | None = None
             BACKENDS[lab.backend].shape(lab, changed)
         registry.record(lab)
     return lab
+
+
+def _require_possible(lab: Lab, link: Link) -> None:
+    """Raise UsageError where the backend cannot make a link, and name those that can."""
+    try:
+        require_possible(lab, link)
+    except UsageError as error:
+        able = [f'"{name}"' for name, one in BACKENDS.items() if not one.refusal(link, "exact")]
+        if not able:
+            raise
+        backends = " or ".join(able)
+        raise UsageError(f"{error}; make it anew with backend = {backends}") from error
 
 
 def _changed(node: Node, said: OneWay, direction: Direction | None) -> Node:

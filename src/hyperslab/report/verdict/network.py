@@ -42,7 +42,7 @@ OF_WORKER = "Give {node} a faster link, or run without it: the others wait for w
 def network(evidence: Evidence) -> list[Finding]:
     """What a run's network made it wait for."""
     links = links_of(evidence.meta)
-    if links is None:
+    if links is None or links.changed:
         return _transferring(evidence)
     if links.bound:
         return []
