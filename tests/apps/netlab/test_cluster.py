@@ -98,6 +98,7 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     assert folder is not None
     facts = json.loads((folder / "provenance.json").read_text())["facts"]
     assert "backend emulator" in facts["network"]
+    assert "longer than 50 ms" in facts["queues"]
     assert "w1 sends 50 Mbit/s" in facts["links"]
     assert "measured: rate up" in facts["links"]
     network = json.loads((folder / "network.json").read_text())

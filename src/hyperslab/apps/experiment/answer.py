@@ -293,13 +293,15 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
 
 def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:
     """Say what made the links of trials that ran in laboratories."""
-    found = {(one.network["backend"], one.network["mode"]) for one in counted if one.network}
-    for backend, mode in sorted(found):
-        how = f"{backend} ({mode})" if backend == "emulator" else backend
+    networks = [one.network for one in counted if one.network]
+    found = {(one["backend"], one["mode"], one.get("queues", "")) for one in networks}
+    for backend, mode, queues in sorted(found):
         yield (
-            f"Links were made on this host alone by {how}, and measured before each trial; nodes"
-            " share its processors and its memory."
+            f"Links were made on this host alone by {backend} ({mode}), and measured before each"
+            " trial; nodes share its processors and its memory."
         )
+        if queues:
+            yield f"Of links that have a rate, {queues}."
 
 
 def _named(attempt: Attempt) -> str:

@@ -17,7 +17,7 @@ from hyperslab.apps.experiment.links import Means, means_of
 from hyperslab.apps.experiment.setting import Setting
 from hyperslab.apps.experiment.spec import Spec
 from hyperslab.apps.netlab.cluster import cluster_in_lab
-from hyperslab.apps.netlab.facts import variables
+from hyperslab.apps.netlab.facts import QUEUES, variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.apps.netlab.running import measured_of
 from hyperslab.driver.options import Options
@@ -95,7 +95,7 @@ def around(setting: Setting, means: Means | None, name: str, seed: int) -> Itera
 
 def record_of(lab: Lab, usage: Usage | None) -> dict[str, Any]:
     """What the record of an attempt says of its network."""
-    told: dict[str, Any] = {"backend": lab.backend, "mode": lab.mode}
+    told: dict[str, Any] = {"backend": lab.backend, "mode": lab.mode, "queues": QUEUES}
     told["measured"] = [asdict(one) for one in lab.measured]
     if usage is not None:
         told["links"] = [asdict(one) for one in usage.links]

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from hyperslab.network.lab import probes
 from hyperslab.network.lab.backends.choosing import BACKENDS
-from hyperslab.network.lab.backends.kernel import LEAST_BURST_NBYTES
+from hyperslab.network.lab.backends.kernel import LARGEST_NBYTES
 from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
 from hyperslab.network.lab.measured import MeasuredLink
 from hyperslab.network.lab.namespaces import LabFailed, network_file
@@ -131,9 +131,9 @@ def _rate(lab: Lab, node: Node, direction: Direction) -> MeasuredLink:
     window = None
     if asked is not None:
         nbytes = min(max(round(asked / 8 * _RATE_S), _LEAST_NBYTES), _MOST_NBYTES)
-        window = max(round(asked / 8 * link.queue_ns / 2e9), _LEAST_WINDOW_NBYTES)
+        window = max(round(asked / 8 * link.waiting_ns / 2e9), _LEAST_WINDOW_NBYTES)
     # The bucket may be full, and holds as much again after a pause.
-    warm = LEAST_BURST_NBYTES + nbytes // 8
+    warm = LARGEST_NBYTES + nbytes // 8
     value = probes.rate_bits(*_ends(lab, node, direction), warm, nbytes, window)
     allowed = lab.tolerance * (asked or 0)
     return MeasuredLink(f"rate {direction}", asked, value, "bit/s", node.name, allowed)

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab.network.lab.link import PACKET_NBYTES
 from hyperslab.network.lab.namespaces import LabFailed, within
 from hyperslab.storage.emulation.measuring import go_first
 
@@ -25,8 +26,8 @@ _ANSWER_S = 15.0
 _BUFFER_NBYTES = 1 << 22
 _FORCED_BUFFER = 33
 "SO_RCVBUFFORCE: the size of what waits to be received, past the system's limit (root alone)."
-FRAME_NBYTES, PAYLOAD_NBYTES = 1514, 1448
-"Bytes of a full packet of TCP as a link counts them, and as a program does."
+PAYLOAD_NBYTES = 1448
+"Bytes of a full packet of TCP as a program counts them."
 SMALL_FRAME_NBYTES = 74
 "Bytes of a packet of the probe of losses, as a link counts them."
 _NUMBER = struct.Struct("!QQ")
@@ -75,7 +76,7 @@ def rate_bits(
         finally:
             sending.shutdown(socket.SHUT_RDWR)
             thread.join()
-    return nbytes * 8 / took * FRAME_NBYTES / PAYLOAD_NBYTES
+    return nbytes * 8 / took * PACKET_NBYTES / PAYLOAD_NBYTES
 
 
 @contextmanager
