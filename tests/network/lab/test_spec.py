@@ -65,6 +65,18 @@ def test_every_backend_has_the_same_queue(rate_bits: int) -> None:
     assert all(abs(one - nbytes) < PACKET_NBYTES for one in held)
 
 
+def test_netem_is_asked_for_what_a_link_is() -> None:
+    link = Link(rate_bits=8_000_000, delay_ns=25_000_000, loss=0.02, reorder=0.05)
+    assert netem._settings(link) == {
+        "rate": 1_000_000,
+        "limit": 50,
+        "delay": 25_000,
+        "loss": 2,
+        "prob_reorder": 5,
+    }
+    assert netem._settings(Link()) == {}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
