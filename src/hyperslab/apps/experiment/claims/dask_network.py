@@ -18,6 +18,7 @@ from hyperslab.apps.experiment.claims.claim import (
     judged_ratio,
     outcome_of,
     rising,
+    sign_of,
 )
 from hyperslab.apps.experiment.comparison import MEASURE, CellResult, Comparison, compare
 from hyperslab.apps.experiment.factors import Level
@@ -115,7 +116,7 @@ def _round_trip_or_rate(evidence: Evidence) -> Judged:
     if not ratios:
         return Judged("not tested", ["No two cells differ by the same factor in delay and rate."])
     judged = [judged_ratio(ratio, text) for ratio, text in zip(ratios, told, strict=True)]
-    signs = [None if one.outcome == "open" else one.outcome == "reproduced" for one in judged]
+    signs = [sign_of(one) for one in judged]
     return Judged(outcome_of(signs), [*counted(signs), *told])
 
 
@@ -370,16 +371,19 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     DISTANCE: {
         "reproduced": "Put workers at one switch; the scheduler may be farther away.",
         "in part": "Put workers at one switch, and the scheduler, too, where delays are long.",
+        "refuted in part": "Do not put the scheduler farther away than the workers are.",
         "refuted": "Put the scheduler as close to the workers as they are to each other.",
     },
     LOSSES: {
         "reproduced": "Look for lost packets on the links of workers first.",
+        "refuted in part": "Look for lost packets on the scheduler's link, too.",
         "refuted": "Look for lost packets on all links, also on the scheduler's.",
     },
     ROUND_TRIPS: {
         "reproduced": "Of two networks take the one with the shorter round trips.",
         "refuted": "Of two networks take the one with the higher rate.",
         "in part": "Measure your own computation: rate and round trip take turns to matter more.",
+        "refuted in part": "Do not pay for short round trips before you have measured.",
     },
     FEWER: {
         "reproduced": "Another worker pays.",
