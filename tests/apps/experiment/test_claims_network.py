@@ -21,8 +21,10 @@ PAPER = PAPERS["dask-network"]
 NUMBERS = {
     "task_share": 0.35,
     "data_share": 0.99,
-    "worker_messages": 900.0,
-    "scheduler_messages": 1800.0,
+    "worker_operations": 900.0,
+    "scheduler_operations": 1800.0,
+    "worker_sent_packets": 6700.0,
+    "scheduler_sent_packets": 1000.0,
     "worker_sent_nbytes": 5e7,
     "scheduler_sent_nbytes": 1e6,
     "sent_nbytes": 1.5e8,
@@ -31,7 +33,7 @@ NUMBERS = {
     "heartbeat_reply_nbytes": 77.0,
     "network_s": 10.0,
 }
-NETWORK = {"backend": "emulator", "mode": "gso", "links": [], "cpu_share": {}}
+NETWORK = {"backend": "emulator", "mode": "exact", "links": [], "cpu_share": {}}
 
 
 def asked(name: str, root: Path) -> Experiment:
@@ -49,7 +51,10 @@ def record(
     attempts = []
     for trial, one in zip(experiment.trials, made.attempts, strict=True):
         own = (numbers or {}).get(trial.cell.name, {})
-        fields: dict[str, Any] = {"numbers": {**NUMBERS, **one.numbers, **own}, "network": NETWORK}
+        fields: dict[str, Any] = {
+            "numbers": {**NUMBERS, **one.numbers, **own},
+            "network": dict(NETWORK),
+        }
         if rejected and rejected in trial.cell.name:
             fields["rejected"] = "CPU-bound: 2 % of the processors' time was idle"
         attempts.append(dataclasses.replace(one, **fields))
@@ -66,6 +71,11 @@ def found(experiment: Experiment, made: Record) -> dict[str, Judged]:
 
 def outcome(said: Mapping[str, Judged], words: str) -> str:
     (one,) = [each.outcome for text, each in said.items() if words in text]
+    return one
+
+
+def evidence(said: Mapping[str, Judged], words: str) -> Sequence[str]:
+    (one,) = [each.evidence for text, each in said.items() if words in text]
     return one
 
 
@@ -97,23 +107,40 @@ def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path
     assert worker.makespan_s is None
     assert len(worker.rejected) == 3
     assert any("3 trials kept out" in text and "CPU-bound" in text for text in answer.certainty)
-    assert any("by emulator (gso)" in text for text in answer.certainty)
+    assert any("by emulator (exact)" in text for text in answer.certainty)
     rows = {row[0]: row for row in links_sheet(answer).rows}
     assert rows["slow worker"][-1] == "3"
     assert rows["baseline"][3] == "150 MB"
 
 
-def test_messages_are_counted_also_where_processors_were_short(tmp_path: Path) -> None:
+def test_packets_are_judged_by_packets(tmp_path: Path) -> None:
     placement = asked("placement", tmp_path)
-    said = found(placement, record(placement, {}, rejected="baseline"))
-    assert outcome(said, "hands out tasks") == "refuted"
-    assert outcome(said, "are data") == "reproduced"
-    assert outcome(said, "20 times") == "refuted"
-    many = {"baseline": {"task_share": 0.5, "worker_messages": 36_000.0, "data_share": 0.5}}
-    said = found(placement, record(placement, {}, many))
-    assert outcome(said, "hands out tasks") == "reproduced"
-    assert outcome(said, "are data") == "refuted"
-    assert outcome(said, "20 times") == "reproduced"
+    held_up = found(placement, record(placement, {}, rejected="baseline"))
+    assert outcome(held_up, "20 times") == "refuted", "counted also where processors were short"
+    assert "times as many packets" in evidence(held_up, "20 times")[0]
+    many = {"baseline": {"worker_sent_packets": 20_000.0}}
+    assert outcome(found(placement, record(placement, {}, many)), "20 times") == "reproduced"
+    uncut = record(placement, {}, many)
+    for one in uncut.attempts:
+        one.network["mode"] = "gso"  # type: ignore[index]
+    assert outcome(found(placement, uncut), "20 times") == "not tested"
+
+
+def test_shares_of_something_else_are_told_and_not_judged(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    said = found(placement, record(placement, {}))
+    assert outcome(said, "hands out tasks") == outcome(said, "are data") == "not tested"
+    assert "35 % of the operations" in evidence(said, "hands out tasks")[0]
+    assert "99 % of the bytes" in evidence(said, "are data")[0]
+
+
+def test_counted_numbers_have_intervals(tmp_path: Path) -> None:
+    idle = asked("idle", tmp_path)
+    made = record(idle, {})
+    beats = dict(zip((1, 2, 3), (0.5, 1.0, 1.5), strict=True))
+    for one in made.attempts:
+        one.numbers["heartbeat_interval_s"] = beats[one.replicate]  # type: ignore[index]
+    assert outcome(found(idle, made), "1022 ms") == "open"
 
 
 def test_fewer_bytes_over_slow_links(tmp_path: Path) -> None:
@@ -147,7 +174,11 @@ def test_heartbeats_and_workers(tmp_path: Path) -> None:
     idle = asked("idle", tmp_path / "idle")
     said = found(idle, record(idle, {}))
     assert outcome(said, "1022 ms") == "refuted"
+    assert "up to ten workers" in evidence(said, "1022 ms")[-1]
     assert outcome(said, "279 bytes") == "in part"
+    told = answer_of(idle, record(idle, {}))
+    assert told.comparisons == []
+    assert [text.partition(":")[0] for text in told.decision] == ["Times tell nothing here"]
     workers = asked("workers", tmp_path / "workers")
     slow = found(workers, record(workers, {"lab_workers 2": varied(1.3)}))
     assert outcome(slow, "longer than three") == "reproduced"

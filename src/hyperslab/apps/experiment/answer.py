@@ -60,10 +60,15 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     """What the record of an experiment says so far."""
     spec = experiment.loaded.spec
     results = results_of(experiment.cells, record)
-    comparisons = comparisons_of(results, spec.baseline, spec.margin)
+    comparisons = []
+    if spec.is_timed:
+        comparisons = comparisons_of(results, spec.baseline, spec.margin)
     direct = [one for one in comparisons if not one.reference.changed]
     decision = list(_decisions(direct, spec.margin))
-    decision += _without_start(results, spec.baseline, spec.margin)
+    if spec.is_timed:
+        decision += _without_start(results, spec.baseline, spec.margin)
+    else:
+        decision = ["Times tell nothing here: a cluster is watched for as long as was asked for."]
     if not decision:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
     evidence = [_evidence(one) for one in direct if one.pairs]
