@@ -11,7 +11,7 @@ from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.claims import dask_network
 from hyperslab.apps.experiment.claims.claim import Claim, Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged, write_verdicts
-from hyperslab.apps.experiment.links_page import links_sheet
+from hyperslab.apps.experiment.links_page import COLUMNS, links_sheet
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find
@@ -32,8 +32,16 @@ NUMBERS = {
     "heartbeat_request_nbytes": 633.0,
     "heartbeat_reply_nbytes": 77.0,
     "network_s": 10.0,
+    "dropped_loss": 12.0,
+    "dropped_queue": 345.0,
 }
-NETWORK = {"backend": "emulator", "mode": "exact", "links": [], "cpu_share": {}}
+NETWORK = {
+    "backend": "emulator",
+    "mode": "exact",
+    "links": [],
+    "cpu_share": {"w1": 1.1, "w2": 0.4},
+    "usable": {"w1": 2, "w2": 1},
+}
 
 
 def asked(name: str, root: Path) -> Experiment:
@@ -110,7 +118,10 @@ def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path
     assert any("by emulator (exact)" in text for text in answer.certainty)
     rows = {row[0]: row for row in links_sheet(answer).rows}
     assert rows["slow worker"][-1] == "3"
-    assert rows["baseline"][3] == "150 MB"
+    row = dict(zip(COLUMNS, rows["baseline"], strict=True))
+    assert row["sent by all"] == "150 MB"
+    assert (row["packets lost"], row["dropped in queues"]) == ("12", "345")
+    assert row["busiest node"] == "w1 55 %"
 
 
 def test_packets_are_judged_by_packets(tmp_path: Path) -> None:
