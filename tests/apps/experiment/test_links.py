@@ -64,6 +64,20 @@ def test_slow_links_of_an_experiment_are_cut_into_packets() -> None:
     assert means_of([Links(3, "100Mbit", 2.0)], "emulator", 0.2).mode == "gso"
 
 
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "quick"])
+def test_lossy_links_carry_less_than_their_rate(scale: str, tmp_path: Path) -> None:
+    asked = Experiment.of(find("dask-network/loss").load(scale), tmp_path)
+    lossy = []
+    for one in asked.settings(asked.cells):
+        assert one.links is not None
+        lossy += [link for link in one.links.all_links() if link.loss]
+    assert lossy
+    for link in lossy:
+        assert link.rate_bits is not None
+        carried_bits = 1.2 * 1448 * 8 / (2 * link.delay_ns / 1e9 * link.loss**0.5)
+        assert carried_bits < link.rate_bits / 2
+
+
 def test_wrong_levels_are_told_by_field() -> None:
     text = TEXT.replace("delay = 0\n", 'delay = 0\nslow = "workers"\nlink_rate = "fast"\n')
     with pytest.raises(UsageError) as caught:
