@@ -47,6 +47,8 @@ HEADS = {
     ROUND: "By the median round, ",
 }
 "Words before comparisons by another number than the makespan."
+EVIDENCE_TOLD = 3
+"Sentences of the evidence that go with an advice."
 NOT_RUN = "None of the cells that tell has been run."
 
 
@@ -244,7 +246,7 @@ def advised(
     for text, told in sentences.items():
         one = by_text.get(text)
         if one is not None and one.outcome in told:
-            yield f"{told[one.outcome]} {one.evidence[0]}"
+            yield " ".join([told[one.outcome], *one.evidence[:EVIDENCE_TOLD]])
 
 
 Values = tuple[str, Mapping[int, float]]

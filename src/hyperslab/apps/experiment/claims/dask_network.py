@@ -9,6 +9,7 @@ from hyperslab.apps.experiment.answer import show_interval
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
     Evidence,
+    Judge,
     Judged,
     Outcome,
     Values,
@@ -85,6 +86,17 @@ def _same_fault(evidence: Evidence) -> Judged:
         one for fault in both for one in _beside(evidence, f"worker {fault}", f"scheduler {fault}")
     ]
     return expecting({"slower"}, found)
+
+
+def _costs(place: str) -> Judge:
+    """Judge that a delay or a loss of these nodes costs time, whichever it is."""
+
+    def judge(evidence: Evidence) -> Judged:
+        faults = _faults(evidence, place)
+        found = [one for fault in faults for one in _beside(evidence, f"{place} {fault}", "none")]
+        return expecting({"slower"}, found)
+
+    return judge
 
 
 def _tolerates(evidence: Evidence) -> Judged:
@@ -324,6 +336,8 @@ def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
 FAST_PORTS = "A slow link costs more on a worker than on the scheduler: workers get the fast ports."
 OWN_LINK = "A slow link of the scheduler costs time, too."
 DISTANCE = "The same delay costs more on a worker than on the scheduler."
+FAR_WORKER = "A worker that is far away costs time."
+FAR_SCHEDULER = "A scheduler that is far away costs time."
 LOSSES = "The same loss costs more on a worker than on the scheduler."
 ROUND_TRIPS = "A short round trip matters more than a high rate."
 FEWER = "Two workers take longer than three."
@@ -341,6 +355,8 @@ CLAIMS = (
     ),
     Claim(OWN_LINK, PLACEMENT, _scheduler_counts),
     Claim("Slow links everywhere cost more than one worker's.", PLACEMENT, _all_or_worker),
+    Claim(FAR_WORKER, DELAY, _costs("worker")),
+    Claim(FAR_SCHEDULER, DELAY, _costs("scheduler")),
     Claim(DISTANCE, DELAY, _same_fault),
     Claim("Time grows with the delay of the scheduler.", DELAY, _proportional),
     Claim(LOSSES, LOSS, _same_fault),
@@ -405,11 +421,23 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         "reproduced": "The scheduler is next.",
         "refuted": "The scheduler can have a slow port.",
     },
+    FAR_WORKER: {
+        "reproduced": "Place workers together: one that is far away holds up all.",
+        "in part": "Place workers together, at least where delays are long.",
+        "refuted in part": "Look at other things first than at distances of workers.",
+        "refuted": "Workers may be apart, as far as was tried.",
+    },
+    FAR_SCHEDULER: {
+        "reproduced": "Place the scheduler with its workers.",
+        "in part": "Place the scheduler with its workers, at least where delays are long.",
+        "refuted in part": "Look at other things first than at the distance of the scheduler.",
+        "refuted": "The scheduler may be elsewhere, as far as was tried.",
+    },
     DISTANCE: {
-        "reproduced": "Put workers at one switch; the scheduler may be farther away.",
-        "in part": "Put workers at one switch, and the scheduler, too, where delays are long.",
-        "refuted in part": "Do not put the scheduler farther away than the workers are.",
-        "refuted": "Put the scheduler as close to the workers as they are to each other.",
+        "reproduced": "Where one has to be far away, let it be the scheduler, and no worker.",
+        "in part": "Where one has to be far away, measure both: it depends on how far.",
+        "refuted in part": "Do not count on it that the scheduler may be farther away.",
+        "refuted": "A distant scheduler is no better than a distant worker.",
     },
     LOSSES: {
         "reproduced": "Look for lost packets on the links of workers first.",
@@ -423,8 +451,8 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         "refuted in part": "Do not pay for short round trips before you have measured.",
     },
     FEWER: {
-        "reproduced": "Another worker pays.",
-        "refuted": "Do not add workers before you have looked at the links.",
+        "reproduced": "Take three workers rather than two.",
+        "refuted": "Two workers do as well as three: look at the links before you add workers.",
     },
 }
 "Sentences on claims, by what came of them."
