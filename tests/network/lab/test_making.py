@@ -93,11 +93,14 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 
 def test_every_link_was_measured(lab: Lab) -> None:
     whats = [(one.node, one.what) for one in lab.measured]
-    each = ["rate up", "rate down", "round trip", "loss up", "loss down"]
+    each = ["rate up", "rate down", "round trip", "delay up", "loss up", "delay down", "loss down"]
     assert whats == [(node.name, what) for node in lab.nodes for what in each]
     assert all(one.is_right for one in lab.measured)
     asked = [one.asked for one in lab.measured if one.what == "rate down"]
     assert asked == [node.down.rate_bits for node in lab.nodes]
+    one_way = {one.what: one.value for one in lab.measured if one.node == "w-1"}
+    longer_s = (lab["w-1"].up.delay_ns - lab["w-1"].down.delay_ns) / 1e9
+    assert one_way["delay up"] - one_way["delay down"] == pytest.approx(longer_s, abs=0.01)
 
 
 def test_nodes_have_names_and_reach_each_other_alone(lab: Lab) -> None:

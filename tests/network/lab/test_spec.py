@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.errors import UsageError
+from hyperslab.network.lab import calibration
 from hyperslab.network.lab.backends import emulator, kernel, netem
 from hyperslab.network.lab.link import PACKET_NBYTES, Link, mode_for, parse_rate
 from hyperslab.network.lab.spec import OneWay, load_spec
@@ -63,6 +64,13 @@ def test_every_backend_has_the_same_queue(rate_bits: int) -> None:
     ]
     nbytes = max(rate_bits / 8 * 0.05, 10 * PACKET_NBYTES)
     assert all(abs(one - nbytes) < PACKET_NBYTES for one in held)
+
+
+def test_losses_are_counted_of_a_thousand_packets_on_slow_links_too() -> None:
+    number, duration_s = calibration._number(Link(rate_bits=500_000, loss=0.02))
+    assert number == 1000
+    assert number * 74 * 8 / duration_s == pytest.approx(0.25 * 500_000)
+    assert calibration._number(Link(rate_bits=500_000))[0] == 63
 
 
 def test_netem_is_asked_for_what_a_link_is() -> None:

@@ -200,9 +200,13 @@ def _stop(listening: socket.socket) -> None:
     listening.sendto(b"", listening.getsockname())
 
 
-def lost(sender: End, receiver: End, number: int, duration_s: float, patience_s: float) -> int:
-    """How many of so many packets do not arrive, which are sent evenly in so many seconds."""
-    arrived: set[int] = set()
+def one_way(
+    sender: End, receiver: End, number: int, duration_s: float, patience_s: float
+) -> list[float]:
+    """Seconds that packets are under way, of those that arrive of so many, which are sent evenly in
+    so many seconds.
+    """
+    arrived: dict[int, float] = {}
     with sender.socket(socket.SOCK_DGRAM) as near, receiver.socket(socket.SOCK_DGRAM) as far:
         far.setsockopt(socket.SOL_SOCKET, _FORCED_BUFFER, _BUFFER_NBYTES)
         listener = threading.Thread(target=_listen, args=(far, arrived))
@@ -223,11 +227,11 @@ def lost(sender: End, receiver: End, number: int, duration_s: float, patience_s:
         finally:
             _stop(far)
             listener.join()
-    return number - len(arrived)
+    return list(arrived.values())
 
 
-def _listen(far: socket.socket, arrived: set[int]) -> None:
-    """Note the numbers of all packets, until an empty one comes."""
+def _listen(far: socket.socket, arrived: dict[int, float]) -> None:
+    """Note the number of every packet and how long it was under way, until an empty one comes."""
     go_first()
     while True:
         try:
@@ -236,7 +240,8 @@ def _listen(far: socket.socket, arrived: set[int]) -> None:
             return
         if not packet:
             return
-        arrived.add(_NUMBER.unpack_from(packet)[0])
+        number, sent_ns = _NUMBER.unpack_from(packet)
+        arrived[number] = (time.perf_counter_ns() - sent_ns) / 1e9
 
 
 def _run_first(act: Callable[[], None]) -> None:
