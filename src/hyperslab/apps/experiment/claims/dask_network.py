@@ -203,7 +203,8 @@ def _near(values: Sequence[float], printed: float) -> Outcome:
     interval = mean_interval(values)
     if interval.low is None or interval.high is None:
         return "open"
-    least, most = printed * (1 - LIKE), printed * (1 + LIKE)
+    least = printed * (1 - LIKE)
+    most = printed * (1 + LIKE)
     if least <= interval.low and interval.high <= most:
         return "reproduced"
     is_apart = interval.high < least or interval.low > most
