@@ -265,7 +265,7 @@ def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -
     """
     emulated = {one.name: _emulated(one) for one in findings}
     left_out = {one.name: _left_out(one) for one in findings}
-    columns = {
+    columns: dict[str, Sequence[str]] = {
         "the paper states": [claim.text for claim, _ in found],
         "here": [one.outcome for _, one in found],
         "published": [claim.published for claim, _ in found],
