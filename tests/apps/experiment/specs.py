@@ -84,12 +84,14 @@ def record_of(
     machine: Mapping[str, Any],
     starts: Mapping[str, float] | None = None,
 ) -> Record:
-    """A record in which cells took a second times a factor for each replicate, by their names;
+    """A record in which cells took a second times a factor for each replicate, by their names, the
+    first one again where there are no more;
     `starts` are the seconds of it that the start of their engine took.
     """
     attempts = []
     for trial in trials_of(asked.loaded.spec):
-        factor = factors.get(trial.cell.name, (1.0,) * 3)[trial.replicate - 1]
+        values = factors.get(trial.cell.name, (1.0,))
+        factor = values[(trial.replicate - 1) % len(values)]
         made = attempt(trial.number, trial.replicate, trial.cell, factor)
         if starts is not None:
             after_s = factor - starts.get(trial.cell.name, 0.0)

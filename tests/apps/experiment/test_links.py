@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.links import Links, Means, Slow
+from hyperslab.apps.experiment.links import Links, Means, Slow, means_of
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find, shipped
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, loaded
+from tests.network.lab.labs import require
 
 
 def test_slow_links_are_named_by_place_and_fault() -> None:
@@ -54,6 +55,27 @@ def test_a_laboratory_is_what_links_say() -> None:
     assert lab.nodes["scheduler"].up_link().delay_ns == 20_000_000
     assert lab.nodes["w2"].up_link().delay_ns == 500_000
     assert [lab.role(name) for name in lab.nodes] == ["scheduler", "client", "worker", "worker"]
+
+
+def test_slow_links_of_an_experiment_are_cut_into_packets() -> None:
+    require("emulator")
+    asked = [Links(3, "20Mbit", 2.0), Links(3, "5Mbit", 8.0)]
+    assert means_of(asked, "emulator", 0.2).mode == "exact"
+    assert means_of([Links(3, "100Mbit", 2.0)], "emulator", 0.2).mode == "gso"
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "quick"])
+def test_lossy_links_carry_less_than_their_rate(scale: str, tmp_path: Path) -> None:
+    asked = Experiment.of(find("dask-network/loss").load(scale), tmp_path)
+    lossy = []
+    for one in asked.settings(asked.cells):
+        assert one.links is not None
+        lossy += [link for link in one.links.all_links() if link.loss]
+    assert lossy
+    for link in lossy:
+        assert link.rate_bits is not None
+        carried_bits = 1.2 * 1448 * 8 / (2 * link.delay_ns / 1e9 * link.loss**0.5)
+        assert carried_bits < link.rate_bits / 2
 
 
 def test_wrong_levels_are_told_by_field() -> None:

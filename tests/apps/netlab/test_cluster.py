@@ -94,12 +94,14 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     assert 0.1 < numbers["task_share"] < 0.6
     assert numbers["data_share"] > 0.9
     assert numbers["round_min_s"] <= numbers["round_avg_s"] <= numbers["round_max_s"]
-    assert set(usage.cpu_share) == {"scheduler", "w1", "w2"}
+    assert set(usage.cpu_share) == {"scheduler", "client", "w1", "w2"}
+    assert usage.cpu_share["client"] > 0
     assert all(steps[-1][0] >= steps[0][0] for steps in usage.bytes_by_step.values())
     folder = newest(out)
     assert folder is not None
     facts = json.loads((folder / "provenance.json").read_text())["facts"]
     assert "backend emulator" in facts["network"]
+    assert "longer than 50 ms" in facts["queues"]
     assert "w1 sends 50 Mbit/s" in facts["links"]
     assert "measured: rate up" in facts["links"]
     network = json.loads((folder / "network.json").read_text())
@@ -115,15 +117,20 @@ def test_an_idle_cluster_says_that_it_lives(cluster: Cluster, tmp_path: Path) ->
 
 
 def test_a_run_that_had_no_idle_processors_is_bound_by_them(cluster: Cluster) -> None:
-    meter = Meter(cluster.lab, cluster.processes)
+    meter = Meter(cluster.lab, cluster.processes, threads=2)
     meter.start()
     time.sleep(0.5)
     meter.stop()
     usage = meter.usage()
+    assert usage.usable == {"scheduler": 1, "client": 1, "w1": 2, "w2": 2}
     fields = {name: getattr(usage, name) for name in Usage.__slots__}
     assert "CPU-bound" in Usage(**fields | {"idle_share": LEAST_IDLE_SHARE / 2}).bound
     assert Usage(**fields | {"idle_share": LEAST_IDLE_SHARE * 2}).bound == ""
     assert Usage(**fields | {"idle_share": None}).bound == ""
+    busy = {"idle_share": 0.75, "cpu_share": {"scheduler": 0.2, "w1": 0.9, "w2": 1.85}}
+    told = "CPU-bound: w2, of 2 threads, kept 1.85 processors busy"
+    assert Usage(**fields | busy).bound == told, "on a host with processors to spare"
+    assert Usage(**fields | busy | {"usable": {}}).bound == ""
 
 
 def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hyperslab.errors import UsageError
-from hyperslab.network.lab import change, laboratory, make, registry, remove, wiring
+from hyperslab.network.lab import change, laboratory, make, probes, registry, remove, wiring
 from hyperslab.network.lab.backends.choosing import BACKENDS
 from hyperslab.network.lab.namespaces import LabFailed, network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab
@@ -36,6 +37,15 @@ rate = "400Mbit"
 [nodes.w-1]
 delay = "20ms"
 jitter = "4ms"
+down = { loss = 0.05 }
+"""
+NETEM = """
+backend = "netem"
+[nodes.scheduler]
+rate = "400Mbit"
+[nodes.w-1]
+delay = "20ms"
+reorder = 0.05
 down = { loss = 0.05 }
 """
 TIMES = 3
@@ -65,7 +75,15 @@ def emulated(before: tuple[str, ...]) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(params=["kernel", "emulated"])
+@pytest.fixture(scope="module")
+def netem(before: tuple[str, ...]) -> Iterator[Lab]:
+    """A laboratory of the kernel's emulator, where there is one."""
+    require("netem")
+    with laboratory(spec(TOLERANT + NETEM)) as lab:
+        yield lab
+
+
+@pytest.fixture(params=["kernel", "emulated", "netem"])
 def lab(request: pytest.FixtureRequest) -> Lab:
     """Each of them."""
     made: Lab = request.getfixturevalue(request.param)
@@ -74,11 +92,14 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 
 def test_every_link_was_measured(lab: Lab) -> None:
     whats = [(one.node, one.what) for one in lab.measured]
-    each = ["rate up", "rate down", "round trip", "loss up", "loss down"]
+    each = ["rate up", "rate down", "round trip", "delay up", "loss up", "delay down", "loss down"]
     assert whats == [(node.name, what) for node in lab.nodes for what in each]
     assert all(one.is_right for one in lab.measured)
     asked = [one.asked for one in lab.measured if one.what == "rate down"]
     assert asked == [node.down.rate_bits for node in lab.nodes]
+    one_way = {one.what: one.value for one in lab.measured if one.node == "w-1"}
+    longer_s = (lab["w-1"].up.delay_ns - lab["w-1"].down.delay_ns) / 1e9
+    assert one_way["delay up"] - one_way["delay down"] == pytest.approx(longer_s, abs=0.01)
 
 
 def test_nodes_have_names_and_reach_each_other_alone(lab: Lab) -> None:
@@ -217,11 +238,46 @@ class _Pump:
             nbytes += len(self.receiving.recv(1 << 16))
         return nbytes
 
+    def drain(self) -> None:
+        """Receive all that comes, until both ends are closed."""
+        with suppress(OSError):
+            while self.receiving.recv(1 << 16):
+                pass
+
     def end(self) -> None:
         """Close both ends."""
+        with suppress(OSError):
+            self.receiving.shutdown(socket.SHUT_RDWR)
         self.receiving.close()
         self.thread.join(30)
         assert not self.thread.is_alive()
+
+
+def test_a_small_packet_waits_no_longer_than_the_queue_says(lab: Lab) -> None:
+    slow = change(lab, "scheduler", OneWay(rate="5Mbit"))
+    pump = _Pump(slow)
+    ends = [probes.End(network_file(lab.place, "scheduler"), lab["scheduler"].address)]
+    ends.append(probes.End(network_file(lab.place, SWITCH), lab.switch_address))
+    try:
+        pump.rate_bits()
+        reading = threading.Thread(target=pump.drain)
+        reading.start()
+        waited = []
+        for _ in range(30):
+            waited += probes.round_trips(ends[0], ends[1], 1, 2.0)
+            time.sleep(0.03)  # several rounds of the other flow's windows are seen
+    finally:
+        pump.end()
+        reading.join(30)
+        change(slow, "scheduler", OneWay(rate=_words(lab["scheduler"].up.rate_bits)))
+    queue_s = slow["scheduler"].up.waiting_ns / 1e9
+    assert queue_s == 0.05
+    most = sorted(waited)[-3]
+    assert queue_s / 4 < most < 1.5 * queue_s
+
+
+def _words(rate_bits: int | None) -> str:
+    return "none" if rate_bits is None else str(rate_bits)
 
 
 def test_a_delay_changes(emulated: Lab) -> None:
@@ -234,8 +290,6 @@ def test_a_delay_changes(emulated: Lab) -> None:
 
 
 def _round_trip_s(lab: Lab) -> float:
-    from hyperslab.network.lab import probes
-
     ends = [probes.End(network_file(lab.place, n), lab[n].address) for n in ("scheduler", "w-1")]
     return statistics.median(probes.round_trips(ends[0], ends[1], 20, 1.0))
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hyperslab.errors import UsageError
-from hyperslab.network.lab.link import Link, parse_rate
+from hyperslab.network.lab import calibration
+from hyperslab.network.lab.backends import emulator, kernel, netem
+from hyperslab.network.lab.link import PACKET_NBYTES, Link, mode_for, parse_rate
 from hyperslab.network.lab.spec import OneWay, load_spec
 from hyperslab.units import show_bits
 from tests.network.lab.labs import spec
@@ -38,6 +40,49 @@ def test_a_link_is_what_the_file_says() -> None:
     assert lab.nodes["w1"].up_link() == up
     assert lab.nodes["w1"].down_link() == Link(rate_bits=1_500_000_000)
     assert lab.nodes["store"].up_link() == Link()
+
+
+def test_packets_that_stand_for_dozens_hold_no_slow_link() -> None:
+    modes = [mode_for([Link(), Link(rate_bits=rate)]) for rate in (5_000_000, 20_000_000)]
+    assert modes == ["exact", "exact"]
+    assert mode_for([Link(), Link(rate_bits=21_000_000, delay_ns=5)]) == "gso"
+    assert mode_for([Link(delay_ns=5, reorder=0.1)]) == "exact"
+
+
+def test_queues_hold_so_long_and_some_packets() -> None:
+    assert Link(rate_bits=5_000_000).waiting_ns == 50_000_000
+    assert Link(rate_bits=500_000).waiting_ns == 242_240_000
+
+
+@pytest.mark.parametrize("rate_bits", [500_000, 5_000_000, 100_000_000])
+def test_every_backend_has_the_same_queue(rate_bits: int) -> None:
+    link = Link(rate_bits=rate_bits)
+    held = [
+        kernel._bucket(link, 0)["limit"],
+        netem._settings(link)["limit"] * PACKET_NBYTES,
+        emulator._settings(link)["queue_ns"] * rate_bits / 8e9,
+    ]
+    nbytes = max(rate_bits / 8 * 0.05, 10 * PACKET_NBYTES)
+    assert all(abs(one - nbytes) < PACKET_NBYTES for one in held)
+
+
+def test_losses_are_counted_of_a_thousand_packets_on_slow_links_too() -> None:
+    number, duration_s = calibration._number(Link(rate_bits=500_000, loss=0.02))
+    assert number == 1000
+    assert number * 74 * 8 / duration_s == pytest.approx(0.25 * 500_000)
+    assert calibration._number(Link(rate_bits=500_000))[0] == 63
+
+
+def test_netem_is_asked_for_what_a_link_is() -> None:
+    link = Link(rate_bits=8_000_000, delay_ns=25_000_000, loss=0.02, reorder=0.05)
+    assert netem._settings(link) == {
+        "rate": 1_000_000,
+        "limit": 50,
+        "delay": 25_000,
+        "loss": 2,
+        "prob_reorder": 5,
+    }
+    assert netem._settings(Link()) == {}
 
 
 @pytest.mark.parametrize(

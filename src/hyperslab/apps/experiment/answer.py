@@ -60,10 +60,15 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     """What the record of an experiment says so far."""
     spec = experiment.loaded.spec
     results = results_of(experiment.cells, record)
-    comparisons = comparisons_of(results, spec.baseline, spec.margin)
+    comparisons = []
+    if spec.is_timed:
+        comparisons = comparisons_of(results, spec.baseline, spec.margin)
     direct = [one for one in comparisons if not one.reference.changed]
     decision = list(_decisions(direct, spec.margin))
-    decision += _without_start(results, spec.baseline, spec.margin)
+    if spec.is_timed:
+        decision += _without_start(results, spec.baseline, spec.margin)
+    else:
+        decision = ["Times tell nothing here: a cluster is watched for as long as was asked for."]
     if not decision:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
     evidence = [_evidence(one) for one in direct if one.pairs]
@@ -293,13 +298,15 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
 
 def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:
     """Say what made the links of trials that ran in laboratories."""
-    found = {(one.network["backend"], one.network["mode"]) for one in counted if one.network}
-    for backend, mode in sorted(found):
-        how = f"{backend} ({mode})" if backend == "emulator" else backend
+    networks = [one.network for one in counted if one.network]
+    found = {(one["backend"], one["mode"], one.get("queues", "")) for one in networks}
+    for backend, mode, queues in sorted(found):
         yield (
-            f"Links were made on this host alone by {how}, and measured before each trial; nodes"
-            " share its processors and its memory."
+            f"Links were made on this host alone by {backend} ({mode}), and measured before each"
+            " trial; nodes share its processors and its memory."
         )
+        if queues:
+            yield f"Of links that have a rate, {queues}."
 
 
 def _named(attempt: Attempt) -> str:

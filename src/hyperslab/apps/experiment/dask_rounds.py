@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from hyperslab.apps.experiment.rounds import Program, save_rounds, submission, timed
+from hyperslab.apps.experiment.setting import IDLE
 from hyperslab.connectors.dask_arrays import LEAST_CHUNKS, WORKLOADS, computation, is_right
 from hyperslab.driver.measured import Moments
 from hyperslab.engines.dask.client import connect
@@ -22,8 +23,6 @@ from hyperslab.plan.task import Outcome
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import Traffic
 
-IDLE = "idle"
-"Workload in which a cluster has nothing to do."
 HEARTBEAT = "heartbeat_worker"
 DATA = "reply:get_data"
 TASK = "compute-task"
@@ -95,7 +94,10 @@ def _round(client: Any, asked: Rounds, number: int) -> None:
 
 
 def message_numbers(traffic: Traffic) -> dict[str, float]:
-    """Shares of what scheduler and workers send, and sizes and intervals of heartbeats."""
+    """Shares of what scheduler and workers send, and sizes and intervals of heartbeats.
+
+    Operations are counted: a message may hold several of them, and a packet several messages.
+    """
     once = traffic.seen_once()
     names = [once.node_of(address) for address in once.addresses]
     scheduler = _sent(once, [name == "scheduler" for name in names])
@@ -103,19 +105,19 @@ def message_numbers(traffic: Traffic) -> dict[str, float]:
     number = len({name for name in names if name.startswith("worker")})
     numbers: dict[str, float] = {}
     if scheduler and workers:
-        messages, nbytes = _totals(scheduler)
-        numbers["scheduler_messages"] = messages
+        operations, nbytes = _totals(scheduler)
+        numbers["scheduler_operations"] = operations
         numbers["scheduler_message_nbytes"] = nbytes
-        numbers["task_share"] = scheduler.get(TASK, (0, 0))[0] / messages
-        messages, nbytes = _totals(workers)
-        numbers["worker_messages"] = messages / number
+        numbers["task_share"] = scheduler.get(TASK, (0, 0))[0] / operations
+        operations, nbytes = _totals(workers)
+        numbers["worker_operations"] = operations / number
         numbers["worker_message_nbytes"] = nbytes / number
         numbers["data_share"] = workers.get(DATA, (0, 0))[1] / nbytes
     return numbers | _heartbeats(traffic)
 
 
 def _sent(traffic: Traffic, is_sender: Sequence[bool]) -> dict[str, tuple[int, int]]:
-    """Messages and bytes of each operation that some ends have sent."""
+    """How often some ends have sent each operation, and its bytes."""
     import numpy as np
 
     each = traffic.columns

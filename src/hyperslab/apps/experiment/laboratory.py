@@ -17,7 +17,7 @@ from hyperslab.apps.experiment.links import Means, means_of
 from hyperslab.apps.experiment.setting import Setting
 from hyperslab.apps.experiment.spec import Spec
 from hyperslab.apps.netlab.cluster import cluster_in_lab
-from hyperslab.apps.netlab.facts import variables
+from hyperslab.apps.netlab.facts import QUEUES, variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.apps.netlab.running import measured_of
 from hyperslab.driver.options import Options
@@ -87,7 +87,7 @@ def around(setting: Setting, means: Means | None, name: str, seed: int) -> Itera
     spec = means.spec(setting.links, name, seed)
     with (
         cluster_in_lab(spec, engine, threads) as cluster,
-        metered(cluster.lab, cluster.processes) as meter,
+        metered(cluster.lab, cluster.processes, threads) as meter,
     ):
         environment = {**cluster.environment, **variables(cluster.lab)}
         yield Around(cluster.prefix, cluster.arguments, environment, cluster.lab, meter)
@@ -95,11 +95,12 @@ def around(setting: Setting, means: Means | None, name: str, seed: int) -> Itera
 
 def record_of(lab: Lab, usage: Usage | None) -> dict[str, Any]:
     """What the record of an attempt says of its network."""
-    told: dict[str, Any] = {"backend": lab.backend, "mode": lab.mode}
+    told: dict[str, Any] = {"backend": lab.backend, "mode": lab.mode, "queues": QUEUES}
     told["measured"] = [asdict(one) for one in lab.measured]
     if usage is not None:
         told["links"] = [asdict(one) for one in usage.links]
         told["cpu_share"] = dict(usage.cpu_share)
+        told["usable"] = dict(usage.usable)
     return told
 
 
@@ -117,5 +118,14 @@ def numbers_of(lab: Lab, usage: Usage) -> dict[str, float | None]:
         "worker_sent_nbytes": fmean(one.sent_nbytes for one in workers),
         "scheduler_sent_packets": sum(one.sent_packets for one in scheduler),
         "worker_sent_packets": fmean(one.sent_packets for one in workers),
-        "dropped_packets": sum(sum(one.dropped.values()) for one in usage.links),
+        **{f"dropped_{cause}": number for cause, number in _dropped(usage).items()},
     }
+
+
+def _dropped(usage: Usage) -> dict[str, float]:
+    """Packets that did not arrive, by cause, on all links together."""
+    found: dict[str, float] = {}
+    for one in usage.links:
+        for cause, number in one.dropped.items():
+            found[cause] = found.get(cause, 0) + number
+    return found

@@ -10,7 +10,7 @@ from typing import Literal, cast, get_args
 from hyperslab.apps.netlab.keeper import CLIENT, SCHEDULER
 from hyperslab.errors import UsageError
 from hyperslab.network.lab.backends.choosing import choose, require_means
-from hyperslab.network.lab.link import Link, Mode
+from hyperslab.network.lab.link import Link, Mode, mode_for
 from hyperslab.network.lab.spec import NO_RATE, Backend, LabSpec, NodeSpec
 
 Place = Literal["none", "scheduler", "worker", "all"]
@@ -130,9 +130,7 @@ def means_of(asked: Iterable[Links], backend: str, tolerance: float) -> Means:
     """
     require_means()
     links = [link for one in asked for link in one.all_links()]
-    mode: Mode = "gso"
-    if any(link.loss or link.reorder for link in links):
-        mode = "exact"
+    mode = mode_for(links)
     chosen = cast(Backend, choose(backend, links, mode))
     return Means(chosen, mode, tolerance)
 

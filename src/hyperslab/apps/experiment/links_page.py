@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from hyperslab.apps.experiment.answer import Answer, makespan_words
 from hyperslab.apps.experiment.comparison import CellResult
@@ -21,7 +22,9 @@ COLUMNS = (
     "by the scheduler",
     "by a worker",
     "packets lost",
+    "dropped in queues",
     "processors idle",
+    "busiest node",
     "emulator",
     "kept out",
 )
@@ -44,10 +47,27 @@ def _row(result: CellResult) -> Iterator[str]:
     yield ", ".join(map(show_seconds, rounds)) if all(rounds) else ""
     for name in ("sent_nbytes", "scheduler_sent_nbytes", "worker_sent_nbytes"):
         yield show_bytes(round(result.mean(name)))
-    yield f"{result.mean('dropped_packets'):,.0f}"
+    # Netem does not tell a loss from a full queue.
+    for causes in (("loss", "loss or queue"), ("queue",)):
+        yield f"{sum(result.mean(f'dropped_{cause}') for cause in causes):,.0f}"
     yield show_share(result.mean("idle_share"))
+    yield _busiest(result)
     yield show_share(result.mean("emulator_share"))
     yield _kept_out(result)
+
+
+def _busiest(result: CellResult) -> str:
+    """The node that took most of the processors that it can use, and how much of them."""
+    shares: dict[str, list[float]] = {}
+    for attempt in result.done:
+        for node, number in attempt.network.get("usable", {}).items():
+            share = attempt.network["cpu_share"].get(node, 0.0) / number
+            shares.setdefault(node, []).append(share)
+    if not shares:
+        return ""
+    means = {node: fmean(values) for node, values in shares.items()}
+    busiest = max(means, key=means.__getitem__)
+    return f"{busiest} {show_share(means[busiest])}"
 
 
 def _kept_out(result: CellResult) -> str:

@@ -11,6 +11,8 @@ from hyperslab.plan.written import parse_size
 
 IN_SPARK = ("spark-pairs", "spark-mllib")
 "Programs that compute in rounds in Spark."
+IDLE = "idle"
+"Workload in which a cluster has nothing to do."
 BIDS = "bids"
 "Kind of a synthetic source that is a BIDS dataset, over whose participants an app runs."
 

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.named import NamedTier, with_real
-from hyperslab.apps.experiment.setting import BIDS, Recipe, Setting
+from hyperslab.apps.experiment.setting import BIDS, IDLE, Recipe, Setting
 from hyperslab.errors import UsageError, suggest
 from hyperslab.network.lab.spec import Backend
 from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
@@ -148,6 +148,11 @@ class Spec(Table):
     """
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
     "Relative difference below which two settings count as equivalent."
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether times tell anything: an idle cluster is watched for as long as was asked for."""
+        return self.workload != IDLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,22 @@ import json
 from collections.abc import Mapping
 
 from hyperslab.driver.submission import SURROUNDINGS
+from hyperslab.network.lab.link import LEAST_QUEUE, QUEUE_NS
 from hyperslab.network.lab.registry import Lab, Node
+from hyperslab.units import show_seconds
+
+QUEUES = (
+    f"what would wait longer than {show_seconds(QUEUE_NS / 1e9)} for its turn, and for more than"
+    f" {LEAST_QUEUE} full packets, is dropped"
+)
+"Rule of the queues of all links that have a rate."
 
 
 def facts_of(lab: Lab) -> dict[str, str]:
     """Laboratory, backend and links, asked for and measured, in words."""
-    mode = f", {lab.mode}" if lab.backend == "emulator" else ""
     return {
-        "network": f"laboratory '{lab.name}' on this host, backend {lab.backend}{mode}",
+        "network": f"laboratory '{lab.name}' on this host, backend {lab.backend}, {lab.mode}",
+        "queues": QUEUES,
         "links": "; ".join(_words(lab, node) for node in lab.nodes),
     }
 

@@ -16,13 +16,18 @@ from typing import Any
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.machine import pressure
 from hyperslab.network.lab.backends.choosing import BACKENDS
+from hyperslab.network.lab.namespaces import located, network_file
 from hyperslab.network.lab.reading import Reading
 from hyperslab.network.lab.registry import Lab
-from hyperslab.units import show_share
+from hyperslab.units import show_count, show_share
 
 LEAST_IDLE_SHARE = 0.1
 "Share of all processors' time that has to be idle, or a run counts as bound by processors."
+BUSY_SHARE = 0.9
+"Share of the processors that a node can use from which on it counts as bound by them."
 _STEP_S = 0.25
+_STEPS_TO_SEARCH = 4
+"Samples after which processes are looked for that have come to the nodes."
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,7 +41,7 @@ class Sample:
     machine: Mapping[str, Any]
     "See `hyperslab.machine.pressure`."
     cpu_s: Mapping[str, float]
-    "Processor time of the cluster's processes, by the nodes that they run in."
+    "Processor time of the processes that were seen in each node."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,9 @@ class Usage:
     emulator_share: float
     "Share of all processors' time that handing packets on took; 0 where the kernel does that."
     cpu_share: Mapping[str, float]
-    """Processors that the processes of the cluster kept busy, on average, by their nodes;
-    without those that they have started, as Spark's workers do.
-    """
+    "Processors that the processes in each node kept busy, on average."
+    usable: Mapping[str, int]
+    "Processors that each node can use, by its threads; none where these are not known."
     starved: str
     "Why the emulator's links were not what was asked for, as a sentence; '' where they were."
     bytes_by_step: Mapping[str, Sequence[tuple[float, int, int]]]
@@ -74,12 +79,17 @@ class Usage:
     @property
     def bound(self) -> str:
         """Why processors and not links took the time, as a clause; '' where they did not."""
-        if self.idle_share is None or self.idle_share >= LEAST_IDLE_SHARE:
-            return ""
-        return (
-            f"CPU-bound: {show_share(self.idle_share)} of the processors' time was idle, less than"
-            f" {show_share(LEAST_IDLE_SHARE)}"
-        )
+        if self.idle_share is not None and self.idle_share < LEAST_IDLE_SHARE:
+            return (
+                f"CPU-bound: {show_share(self.idle_share)} of the processors' time was idle, less"
+                f" than {show_share(LEAST_IDLE_SHARE)}"
+            )
+        for node, number in self.usable.items():
+            share = self.cpu_share.get(node, 0.0)
+            if share >= BUSY_SHARE * number:
+                threads = show_count(number, "thread")
+                return f"CPU-bound: {node}, of {threads}, kept {share:.2f} processors busy"
+        return ""
 
     def as_json(self) -> dict[str, Any]:
         """Record as JSON has it."""
@@ -89,13 +99,17 @@ class Usage:
 class Meter:
     """Samples of a laboratory, one after the other."""
 
-    def __init__(self, lab: Lab, processes: Mapping[int, str]) -> None:
+    def __init__(self, lab: Lab, processes: Mapping[int, str], threads: int = 0) -> None:
+        """`threads` are those of a worker; 0: they are not known."""
         self._lab = lab
-        self._processes = processes
+        self._threads = threads
+        self._processes = dict(processes)
+        self._spent: dict[int, float] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.samples: list[Sample] = [self._sample()]
         self._trouble = ""
+        self.samples: list[Sample] = []
+        self.samples.append(self._sample())
 
     def start(self) -> None:
         """Begin to look."""
@@ -123,13 +137,27 @@ class Meter:
         return Sample(at_ns, reading, pressure.sample(), self._cpu_s())
 
     def _cpu_s(self) -> dict[str, float]:
+        if len(self.samples) % _STEPS_TO_SEARCH == 0:
+            self._search()
         spent: dict[str, float] = {}
         for number, node in self._processes.items():
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # it has ended: what it had spent stays
                 fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-                ticks = int(fields[11]) + int(fields[12])
-                spent[node] = spent.get(node, 0.0) + ticks / _TICKS_PER_S
+                self._spent[number] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+            spent[node] = spent.get(node, 0.0) + self._spent.get(number, 0.0)
         return spent
+
+    def _search(self) -> None:
+        """Look for processes that have come: the client's, and what others have started."""
+        nodes = {network_file(self._lab.place, node.name): node.name for node in self._lab.nodes}
+        for number, file in located(list(nodes)):
+            self._processes.setdefault(number, nodes[file])
+
+    def _usable(self) -> dict[str, int]:
+        if not self._threads:
+            return {}
+        workers = {node.name for node in self._lab.nodes if node.role == "worker"}
+        return {node.name: self._threads if node.name in workers else 1 for node in self._lab.nodes}
 
     def usage(self, start_ns: int = 0, end_ns: int = 2**63) -> Usage:
         """What was done between two moments of the monotonic clock: bytes from the last sample
@@ -145,11 +173,15 @@ class Meter:
         steps = [one for one in self.samples if first.at_ns <= one.at_ns <= last.at_ns]
         if len(within) < 2:
             within = [first, last]
-        return _usage(first, last, (within[0], within[-1]), steps)
+        return _usage(first, last, (within[0], within[-1]), steps, self._usable())
 
 
 def _usage(
-    first: Sample, last: Sample, inner: tuple[Sample, Sample], steps: Sequence[Sample]
+    first: Sample,
+    last: Sample,
+    inner: tuple[Sample, Sample],
+    steps: Sequence[Sample],
+    usable: Mapping[str, int],
 ) -> Usage:
     seconds = (last.at_ns - first.at_ns) / 1e9
     carried = last.reading.since(first.reading)
@@ -172,6 +204,7 @@ def _usage(
         idle_share=idle_share,
         emulator_share=emulator_share,
         cpu_share=cpu_share,
+        usable=usable,
         starved=carried.starved(),
         bytes_by_step=_steps(steps),
     )
@@ -196,9 +229,11 @@ def _steps(samples: Sequence[Sample]) -> dict[str, list[tuple[float, int, int]]]
 
 
 @contextmanager
-def metered(lab: Lab, processes: Mapping[int, str]) -> Iterator[Meter]:
-    """A meter, as long as the block lasts. Raises LabFailed where links cannot be read."""
-    meter = Meter(lab, processes)
+def metered(lab: Lab, processes: Mapping[int, str], threads: int = 0) -> Iterator[Meter]:
+    """A meter, as long as the block lasts, of a cluster whose workers have so many threads; 0: they
+    are not known. Raises LabFailed where links cannot be read.
+    """
+    meter = Meter(lab, processes, threads)
     meter.start()
     try:
         yield meter

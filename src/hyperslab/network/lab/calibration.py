@@ -3,7 +3,8 @@
 Each direction of each link is measured on its own, between its node and the switch. Its rate is
 measured while packets are neither delayed nor lost, since TCP would else be measured with it; then
 the link is made as asked for, and its round trips and losses are measured. What is off is measured
-again, since other programs may have been in the way.
+again, since other programs may have been in the way. Jitter and reordering are not measured, nor
+what links do that are all busy at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 from hyperslab.network.lab import probes
 from hyperslab.network.lab.backends.choosing import BACKENDS
-from hyperslab.network.lab.backends.kernel import LEAST_BURST_NBYTES
+from hyperslab.network.lab.backends.kernel import LARGEST_NBYTES
 from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
 from hyperslab.network.lab.measured import MeasuredLink
 from hyperslab.network.lab.namespaces import LabFailed, network_file
@@ -41,7 +42,10 @@ _ROUND_TRIPS_S = 1.0
 _FEWEST, _MOST = 8, 40
 "Round trips that are measured."
 _PACKETS = 4000
-"Packets of which those that are lost are counted; on slow links fewer."
+"Packets of which those that are lost are counted, and whose times are taken; on slow links fewer."
+_LOSSY_PACKETS = 1000
+"Packets of a link that loses some, at least, however long they take."
+_FEWEST_PACKETS = 50
 _LOSS_S = 0.3
 _SHARE_OF_RATE = 0.25
 "Share of a link's rate that these take at most."
@@ -66,16 +70,13 @@ def measure(lab: Lab, node: Node) -> list[MeasuredLink]:
     """What the link of one node does, which is as asked for when it returns. Raises LabFailed."""
     backend = BACKENDS[lab.backend]
     backend.shape(lab, replace(node, up=_rate_alone(node.up), down=_rate_alone(node.down)))
-    found = [
-        _believed(lambda which=direction: _rate(lab, node, which))  # type: ignore[misc]
-        for direction in DIRECTIONS
-    ]
+    found: list[MeasuredLink] = []
+    for direction in DIRECTIONS:
+        found += _believed(lambda which=direction: [_rate(lab, node, which)])  # type: ignore[misc]
     backend.shape(lab, node)
-    found.append(_believed(lambda: _round_trip(lab, node)))
-    found += [
-        _believed(lambda which=direction: _lost(lab, node, which))  # type: ignore[misc]
-        for direction in DIRECTIONS
-    ]
+    found += _believed(lambda: [_round_trip(lab, node)])
+    for direction in DIRECTIONS:
+        found += _believed(lambda which=direction: _one_way(lab, node, which))  # type: ignore[misc]
     return found
 
 
@@ -103,12 +104,16 @@ def _rate_alone(link: Link) -> Link:
     return Link(rate_bits=link.rate_bits, queue_ns=link.queue_ns)
 
 
-def _believed(measure: Callable[[], MeasuredLink]) -> MeasuredLink:
-    """What is measured: once where that is what was asked for, else the median."""
+def _believed(measure: Callable[[], Sequence[MeasuredLink]]) -> list[MeasuredLink]:
+    """What is measured: once where all of it is what was asked for, else the medians."""
     found = [measure()]
-    if not found[0].is_right:
+    if not all(one.is_right for one in found[0]):
         found += [measure() for _ in range(TIMES - 1)]
-    return sorted(found, key=lambda one: one.value)[len(found) // 2]
+    return [_median(tries) for tries in zip(*found, strict=True)]
+
+
+def _median(tries: Sequence[MeasuredLink]) -> MeasuredLink:
+    return sorted(tries, key=lambda one: one.value)[len(tries) // 2]
 
 
 def _ends(lab: Lab, node: Node, direction: Direction) -> tuple[End, End]:
@@ -131,9 +136,9 @@ def _rate(lab: Lab, node: Node, direction: Direction) -> MeasuredLink:
     window = None
     if asked is not None:
         nbytes = min(max(round(asked / 8 * _RATE_S), _LEAST_NBYTES), _MOST_NBYTES)
-        window = max(round(asked / 8 * link.queue_ns / 2e9), _LEAST_WINDOW_NBYTES)
+        window = max(round(asked / 8 * link.waiting_ns / 2e9), _LEAST_WINDOW_NBYTES)
     # The bucket may be full, and holds as much again after a pause.
-    warm = LEAST_BURST_NBYTES + nbytes // 8
+    warm = LARGEST_NBYTES + nbytes // 8
     value = probes.rate_bits(*_ends(lab, node, direction), warm, nbytes, window)
     allowed = lab.tolerance * (asked or 0)
     return MeasuredLink(f"rate {direction}", asked, value, "bit/s", node.name, allowed)
@@ -167,16 +172,40 @@ def _patience_s(node: Node) -> float:
     return _PATIENCE_S + way_ns / 1e9
 
 
-def _lost(lab: Lab, node: Node, direction: Direction) -> MeasuredLink:
+def _one_way(lab: Lab, node: Node, direction: Direction) -> list[MeasuredLink]:
+    """Share of packets that are lost, and median of the time that the others are under way: both
+    ends have one clock.
+    """
     link = _link(node, direction)
-    number = _PACKETS
-    if link.rate_bits is not None:
-        carried = link.rate_bits * _SHARE_OF_RATE * _LOSS_S / 8 / probes.SMALL_FRAME_NBYTES
-        number = max(50, min(number, round(carried)))
+    number, duration_s = _number(link)
     ends = _ends(lab, node, direction)
-    count = probes.lost(*ends, number, _LOSS_S, _patience_s(node))
-    allowed = NO_LOSS
-    if link.loss:
-        deviation = math.sqrt(link.loss * (1 - link.loss) / number)
-        allowed = lab.tolerance * link.loss + _STEPS * deviation
-    return MeasuredLink(f"loss {direction}", link.loss, count / number, "share", node.name, allowed)
+    times = probes.one_way(*ends, number, duration_s, _patience_s(node))
+    if not times:
+        raise LabFailed(f"of {number} packets that {ends[0].address} sends none arrives")
+    lost = 1 - len(times) / number
+    allowed = _chance(lab, link, number)
+    loss = MeasuredLink(f"loss {direction}", link.loss, lost, "share", node.name, allowed)
+    asked_s = link.delay_ns / 1e9
+    # Of packets that follow closely, each waits for those before it that jitter holds up.
+    allowed_s = lab.tolerance * asked_s + FLOOR_S + link.jitter_ns / 1e9 + _sending_s(node)
+    taken_s = statistics.median(times)
+    delay = MeasuredLink(f"delay {direction}", asked_s or None, taken_s, "s", node.name, allowed_s)
+    return [delay, loss]
+
+
+def _number(link: Link) -> tuple[int, float]:
+    """Packets that are sent evenly, and the seconds in which they are."""
+    if link.rate_bits is None:
+        return _PACKETS, _LOSS_S
+    in_a_second = link.rate_bits * _SHARE_OF_RATE / 8 / probes.SMALL_FRAME_NBYTES
+    fewest = _LOSSY_PACKETS if link.loss else _FEWEST_PACKETS
+    number = max(fewest, min(_PACKETS, round(in_a_second * _LOSS_S)))
+    return number, max(_LOSS_S, number / in_a_second)
+
+
+def _chance(lab: Lab, link: Link, number: int) -> float:
+    """Difference of the share that is lost that chance or the tolerance allow."""
+    if not link.loss:
+        return NO_LOSS
+    deviation = math.sqrt(link.loss * (1 - link.loss) / number)
+    return lab.tolerance * link.loss + _STEPS * deviation

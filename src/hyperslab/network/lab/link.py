@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
@@ -20,6 +20,12 @@ Role = Literal["scheduler", "client", "storage", "worker"]
 "What a node is for."
 QUEUE_NS = 50_000_000
 "Time that a packet waits at most for its turn; what comes when more are waiting is dropped."
+LEAST_QUEUE = 10
+"Full packets for which every queue has room, also where they take longer."
+PACKET_NBYTES = 1514
+"Bytes of a full packet, as a link counts them."
+COARSE_BITS = 20_000_000
+"Rate up to which the largest packet that stands for several takes 26 ms or longer."
 LEAST_RATE_BITS = 100_000
 "Rate that can still be measured in some seconds."
 LONGEST_NS = 10_000_000_000
@@ -43,6 +49,14 @@ class Link:
     reorder: float = 0.0
     "Share of packets that are not delayed, and so overtake others."
     queue_ns: int = QUEUE_NS
+
+    @property
+    def waiting_ns(self) -> int:
+        """Time that a packet waits at most for its turn, whatever makes the link."""
+        if self.rate_bits is None:
+            return self.queue_ns
+        least_ns = LEAST_QUEUE * PACKET_NBYTES * 8 * 1_000_000_000 // self.rate_bits
+        return max(self.queue_ns, least_ns)
 
     @property
     def is_plain(self) -> bool:
@@ -88,6 +102,17 @@ class Link:
         if self.reorder and not self.delay_ns:
             return "reorder: needs a delay, without which there is nobody to overtake"
         return ""
+
+
+def mode_for(links: Iterable[Link], coarse_bits: int = COARSE_BITS) -> Mode:
+    """How packets are handed on: one by one where chance is to meet each of them, or where dozens
+    of them would hold a link for long, up to a rate.
+    """
+    for link in links:
+        is_slow = link.rate_bits is not None and link.rate_bits <= coarse_bits
+        if link.loss or link.reorder or is_slow:
+            return "exact"
+    return "gso"
 
 
 def parse_rate(flag: str, text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Network
@@ -15,13 +15,11 @@ from hyperslab.network.lab import addresses, namespaces, registry, wiring
 from hyperslab.network.lab.addresses import numbered
 from hyperslab.network.lab.backends.choosing import BACKENDS, choose, require_means
 from hyperslab.network.lab.calibration import calibrate
-from hyperslab.network.lab.link import Link, Mode
+from hyperslab.network.lab.link import mode_for
 from hyperslab.network.lab.registry import SOURCE, SWITCH, Lab, Node
 from hyperslab.network.lab.removing import remove
 from hyperslab.network.lab.spec import LabSpec
 
-_COARSE_BITS = 20_000_000
-"Rate below which the largest packet that stands for several takes longer than 25 ms."
 _SWITCH_NUMBER = 1
 "Number of the switch's address in the laboratory's network; those of the nodes follow."
 
@@ -69,7 +67,7 @@ def _planned(spec: LabSpec) -> Lab:
     name = spec.name or f"lab-{secrets.token_hex(3)}"
     _require_new(name)
     links = [link for one in spec.nodes.values() for link in (one.up_link(), one.down_link())]
-    mode = spec.mode or _mode_for(links)
+    mode = spec.mode or mode_for(links)
     backend = choose(spec.backend, links, mode)
     network = _network(spec)
     nodes = []
@@ -116,17 +114,6 @@ def _require_new(name: str) -> None:
             f"a laboratory '{name}' {told}: 'hyperslab netlab down {name}' takes it away, or give"
             " the new one another name"
         )
-
-
-def _mode_for(links: Iterable[Link]) -> Mode:
-    """How an emulator hands packets on: one by one where chance is to meet each of them, or dozens
-    of them would take long.
-    """
-    for link in links:
-        is_slow = link.rate_bits is not None and link.rate_bits < _COARSE_BITS
-        if link.loss or link.reorder or is_slow:
-            return "exact"
-    return "gso"
 
 
 def _network(spec: LabSpec) -> IPv4Network:

@@ -156,11 +156,19 @@ def _enter(file: Path) -> None:
 
 def processes(files: Sequence[Path]) -> Iterator[int]:
     """Processes that are in one of these networks. Raises LabFailed where this one is."""
-    networks = set()
+    for number, _ in located(files):
+        yield number
+
+
+def located(files: Sequence[Path]) -> Iterator[tuple[int, Path]]:
+    """Processes that are in one of these networks, each with that network's file. Raises LabFailed
+    where this one is.
+    """
+    networks = {}
     for file in files:
         with suppress(FileNotFoundError):
             about = file.stat()
-            networks.add((about.st_dev, about.st_ino))
+            networks[about.st_dev, about.st_ino] = file
     here = os.stat("/proc/self/ns/net")
     if (here.st_dev, here.st_ino) in networks:
         raise LabFailed("this process runs in the laboratory itself: do it from outside")
@@ -169,8 +177,9 @@ def processes(files: Sequence[Path]) -> Iterator[int]:
             continue
         with suppress(OSError):  # it has ended meanwhile
             about = os.stat(f"/proc/{entry}/ns/net")
-            if (about.st_dev, about.st_ino) in networks:
-                yield int(entry)
+            network = about.st_dev, about.st_ino
+            if network in networks:
+                yield int(entry), networks[network]
 
 
 def end(files: Sequence[Path]) -> int:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab.network.lab.link import PACKET_NBYTES
 from hyperslab.network.lab.namespaces import LabFailed, within
 from hyperslab.storage.emulation.measuring import go_first
 
@@ -25,8 +26,8 @@ _ANSWER_S = 15.0
 _BUFFER_NBYTES = 1 << 22
 _FORCED_BUFFER = 33
 "SO_RCVBUFFORCE: the size of what waits to be received, past the system's limit (root alone)."
-FRAME_NBYTES, PAYLOAD_NBYTES = 1514, 1448
-"Bytes of a full packet of TCP as a link counts them, and as a program does."
+PAYLOAD_NBYTES = 1448
+"Bytes of a full packet of TCP as a program counts them."
 SMALL_FRAME_NBYTES = 74
 "Bytes of a packet of the probe of losses, as a link counts them."
 _NUMBER = struct.Struct("!QQ")
@@ -75,7 +76,7 @@ def rate_bits(
         finally:
             sending.shutdown(socket.SHUT_RDWR)
             thread.join()
-    return nbytes * 8 / took * FRAME_NBYTES / PAYLOAD_NBYTES
+    return nbytes * 8 / took * PACKET_NBYTES / PAYLOAD_NBYTES
 
 
 @contextmanager
@@ -199,9 +200,13 @@ def _stop(listening: socket.socket) -> None:
     listening.sendto(b"", listening.getsockname())
 
 
-def lost(sender: End, receiver: End, number: int, duration_s: float, patience_s: float) -> int:
-    """How many of so many packets do not arrive, which are sent evenly in so many seconds."""
-    arrived: set[int] = set()
+def one_way(
+    sender: End, receiver: End, number: int, duration_s: float, patience_s: float
+) -> list[float]:
+    """Seconds that packets are under way, of those that arrive of so many, which are sent evenly in
+    so many seconds.
+    """
+    arrived: dict[int, float] = {}
     with sender.socket(socket.SOCK_DGRAM) as near, receiver.socket(socket.SOCK_DGRAM) as far:
         far.setsockopt(socket.SOL_SOCKET, _FORCED_BUFFER, _BUFFER_NBYTES)
         listener = threading.Thread(target=_listen, args=(far, arrived))
@@ -222,11 +227,11 @@ def lost(sender: End, receiver: End, number: int, duration_s: float, patience_s:
         finally:
             _stop(far)
             listener.join()
-    return number - len(arrived)
+    return list(arrived.values())
 
 
-def _listen(far: socket.socket, arrived: set[int]) -> None:
-    """Note the numbers of all packets, until an empty one comes."""
+def _listen(far: socket.socket, arrived: dict[int, float]) -> None:
+    """Note the number of every packet and how long it was under way, until an empty one comes."""
     go_first()
     while True:
         try:
@@ -235,7 +240,8 @@ def _listen(far: socket.socket, arrived: set[int]) -> None:
             return
         if not packet:
             return
-        arrived.add(_NUMBER.unpack_from(packet)[0])
+        number, sent_ns = _NUMBER.unpack_from(packet)
+        arrived[number] = (time.perf_counter_ns() - sent_ns) / 1e9
 
 
 def _run_first(act: Callable[[], None]) -> None:

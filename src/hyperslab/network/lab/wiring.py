@@ -125,8 +125,11 @@ def cut_packets(devices: Sequence[tuple[Path, str]]) -> None:
 
 
 def _without_offloads(device: str) -> None:
+    from pyroute2 import IPRoute
     from pyroute2.ethtool import Ethtool
 
+    with IPRoute() as netlink:
+        index_of(netlink, device)
     with Ethtool() as tool:
         features = tool.get_features(device)
         for name in _OFFLOADS:

@@ -26,7 +26,15 @@ from hyperslab.apps.experiment.named import NamedTier
 from hyperslab.apps.experiment.significance import differs_p, holm, is_told
 from hyperslab.units import show_count, show_list
 
-Outcome = Literal["reproduced", "in part", "refuted", "open", "by construction", "not tested"]
+Outcome = Literal[
+    "reproduced",
+    "in part",
+    "refuted in part",
+    "refuted",
+    "open",
+    "by construction",
+    "not tested",
+]
 UNTOLD = frozenset(("open", "unknown"))
 "Verdicts on comparisons that say nothing yet."
 COMPUTING = "compute_s"
@@ -39,6 +47,8 @@ HEADS = {
     ROUND: "By the median round, ",
 }
 "Words before comparisons by another number than the makespan."
+EVIDENCE_TOLD = 3
+"Sentences of the evidence that go with an advice."
 NOT_RUN = "None of the cells that tell has been run."
 
 
@@ -143,15 +153,20 @@ def expecting_each(found: Sequence[tuple[Collection[Verdict], Comparison]]) -> J
 
 def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
     """What comes of a claim by tests that came out as claimed or not; None: they tell nothing. Only
-    tests that all tell reproduce or refute it.
+    tests that all tell reproduce or refute it as a whole.
     """
     told = [one for one in as_claimed if one is not None]
-    if told and len(told) == len(as_claimed):
-        if all(told):
-            return "reproduced"
-        if not any(told):
-            return "refuted"
-    return "in part" if any(told) else "open"
+    if not told:
+        return "open"
+    is_whole = len(told) == len(as_claimed)
+    if not any(told):
+        return "refuted" if is_whole else "refuted in part"
+    return "reproduced" if all(as_claimed) else "in part"
+
+
+def sign_of(judged: Judged) -> bool | None:
+    """Whether a test came out as claimed; None where it tells nothing."""
+    return {"reproduced": True, "refuted": False}.get(judged.outcome)
 
 
 def counted(as_claimed: Sequence[bool | None]) -> Iterator[str]:
@@ -231,7 +246,7 @@ def advised(
     for text, told in sentences.items():
         one = by_text.get(text)
         if one is not None and one.outcome in told:
-            yield f"{told[one.outcome]} {one.evidence[0]}"
+            yield " ".join([told[one.outcome], *one.evidence[:EVIDENCE_TOLD]])
 
 
 Values = tuple[str, Mapping[int, float]]

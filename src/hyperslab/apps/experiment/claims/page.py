@@ -241,7 +241,8 @@ def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) 
     yield (
         "Numbers that are published or recomputed from the authors' records are of other machines"
         " and sizes. A claim is reproduced or refuted where all comparisons tell, allowing for"
-        " their number (Holm 1979), in part where some are as it states, open where none is."
+        " their number (Holm 1979), in part where some are as it states, refuted in part where"
+        " those that tell are all otherwise, open where none tells."
     )
     yield ""
     by_spec = {one.name: one for one in findings}
@@ -264,7 +265,7 @@ def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -
     """
     emulated = {one.name: _emulated(one) for one in findings}
     left_out = {one.name: _left_out(one) for one in findings}
-    columns = {
+    columns: dict[str, Sequence[str]] = {
         "the paper states": [claim.text for claim, _ in found],
         "here": [one.outcome for _, one in found],
         "published": [claim.published for claim, _ in found],

@@ -16,7 +16,9 @@ from hyperslab.apps.experiment.claims.claim import (
     Judged,
     expecting,
     judged_contrasts,
+    outcome_of,
     show_mean,
+    sign_of,
 )
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
@@ -147,8 +149,7 @@ def compensation(evidence: Evidence) -> Judged:
         found += _compensating(evidence, str(one), str(other))
     if not found:
         return Judged("not tested", [NOT_RUN])
-    outcomes = {one.outcome for one in found}
-    outcome = outcomes.pop() if len(outcomes) == 1 else "in part"
+    outcome = outcome_of([sign_of(one) for one in found])
     told = [text for one in found for text in one.evidence]
     return where_storage_binds(evidence, engines, Judged(outcome, told))
 

@@ -107,8 +107,11 @@ def _port(name: str, lab: Lab, hardware_address: str) -> dict[str, Any]:
 
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
-    links = {"up": node.up.as_json(), "down": node.down.as_json()}
-    _ask(lab, {"set": {node.name: links}})
+    _ask(lab, {"set": {node.name: {"up": _settings(node.up), "down": _settings(node.down)}}})
+
+
+def _settings(link: Link) -> dict[str, Any]:
+    return {**link.as_json(), "queue_ns": link.waiting_ns}
 
 
 def read(lab: Lab) -> Reading:

@@ -11,7 +11,7 @@ import shutil
 
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode
+from hyperslab.network.lab.link import DIRECTIONS, PACKET_NBYTES, Direction, Link, Mode
 from hyperslab.network.lab.namespaces import network_file
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
@@ -20,9 +20,10 @@ from hyperslab.network.lab.wiring import DEVICE, port_of
 ABOUT = "rate and loss, by tbf and nft"
 _BURST_S = 0.001
 "Time for which a bucket may send at once what it could not send before."
-LEAST_BURST_NBYTES = 66_000
-"Size of the largest packet that stands for several, with its headers."
-_LEAST_QUEUE_NBYTES = 300_000
+LARGEST_NBYTES = 66_000
+"Size of the largest packet that stands for several, with its headers: a bucket holds one."
+_LEAST_BURST_NBYTES = 3 * PACKET_NBYTES
+"Bytes that a bucket holds at least where packets are cut."
 _OF = 1_000_000
 "Losses are so many packets of that many."
 
@@ -48,22 +49,24 @@ def start(lab: Lab) -> None:
 
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
-    bridged.cut_packets_if_lost(lab)
+    least_burst_nbytes = LARGEST_NBYTES
+    if bridged.is_cut(lab):
+        bridged.cut_packets(lab)
+        least_burst_nbytes = _LEAST_BURST_NBYTES
     for direction in DIRECTIONS:
         link: Link = getattr(node, direction)
-        bridged.queue(lab, node, direction, "tbf", _bucket(link))
+        bridged.queue(lab, node, direction, "tbf", _bucket(link, least_burst_nbytes))
         _lose(lab, node, direction, link.loss)
 
 
-def _bucket(link: Link) -> dict[str, int]:
+def _bucket(link: Link, least_burst_nbytes: int) -> dict[str, int]:
     if link.rate_bits is None:
         return {}
     rate = link.rate_bits / 8
-    queued = round(rate * link.queue_ns / 1e9)
     return {
         "rate": round(rate),
-        "burst": max(round(rate * _BURST_S), LEAST_BURST_NBYTES),
-        "limit": max(queued, _LEAST_QUEUE_NBYTES),
+        "burst": max(round(rate * _BURST_S), least_burst_nbytes),
+        "limit": round(rate * link.waiting_ns / 1e9),
     }
 
 

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode
+from hyperslab.network.lab.link import DIRECTIONS, PACKET_NBYTES, Direction, Link, Mode
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import Lab, Node
 
@@ -16,8 +16,10 @@ _NEW_NETWORK = 0x40000000
 "CLONE_NEWNET, for unshare(2)."
 _LOOPBACK = 1
 "Number of the first device of every network."
-_PACKET_NBYTES = 1514
-_LEAST_QUEUE = 1000
+_COARSE_BITS = 1_000_000_000
+"""Rate up to which packets are cut. Netem's queue counts packets, whatever their size: those that
+stand for dozens would wait dozens of times as long.
+"""
 _NO_RATE_QUEUE = 100_000
 "Packets that may be under way where there is no rate to tell how many are."
 
@@ -65,7 +67,8 @@ def start(lab: Lab) -> None:
 
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
-    bridged.cut_packets_if_lost(lab)
+    if bridged.is_cut(lab, _COARSE_BITS):
+        bridged.cut_packets(lab)
     for direction in DIRECTIONS:
         bridged.queue(lab, node, direction, "netem", _settings(getattr(node, direction)))
 
@@ -77,8 +80,7 @@ def _settings(link: Link) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if link.rate_bits is not None:
         rate = link.rate_bits / 8
-        under_way = rate * (link.delay_ns + link.queue_ns) / 1e9 / _PACKET_NBYTES
-        limit = max(round(under_way), _LEAST_QUEUE)
+        limit = round(rate * (link.delay_ns + link.waiting_ns) / 1e9 / PACKET_NBYTES)
         settings["rate"] = round(rate)
     settings["limit"] = limit
     settings["delay"] = round(link.delay_ns / 1e3)
