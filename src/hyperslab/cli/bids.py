@@ -229,6 +229,7 @@ def bids(
         throttle=throttle,
         slurm_option=slurm_option,
         retries=retries,
+        verb="bids",
         fail_fast=fail_fast,
         debug=is_debugging(),
         task_timeout=task_timeout,

@@ -198,6 +198,20 @@ def test_one_participant_after_the_other(
     assert "3 of 3 outputs unchanged" in call("verify", out).out
 
 
+def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
+    """What is said of it names flags that there are."""
+    home = make(tmp_path / "data", t1w("1"))
+    out = tmp_path / "out"
+    line = ("bids", home, out, "participant", "--app", COPY, "--engine", "serial", "--no-report")
+    make(out, "notes.txt")
+    assert f"\nhyperslab: {out} holds files that no run wrote" in "\n" + call(*line).err
+    (out / "notes.txt").unlink()
+    assert call(*line).code == 0
+    again = call(*line)
+    assert again.code == 2
+    assert "add --resume to do only what is missing, or choose another output dir" in again.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
