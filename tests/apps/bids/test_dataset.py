@@ -55,8 +55,18 @@ def test_labels_are_compared_as_a_whole(tmp_path: Path) -> None:
     make(tmp_path, *(t1w(label) for label in ("1", "10", "100", "01")))
     assert found(tmp_path, ["1"]) == ["sub-1_T1w.nii.gz"]
     assert found(tmp_path, ["sub-10", "1"]) == ["sub-1_T1w.nii.gz", "sub-10_T1w.nii.gz"]
-    with pytest.raises(UsageError, match=r"has no sub-1000 \(did you mean '100'\?\)"):
+    with pytest.raises(UsageError, match=r"has no sub-1000 \(did you mean 'sub-100'\?\)"):
         found(tmp_path, ["1000"])
+    with pytest.raises(UsageError, match=r"has no sub-0010 \(did you mean 'sub-10'\?\)"):
+        found(tmp_path, ["0010"])
+    with pytest.raises(UsageError, match=r"has no sub-01,1 .*, and no comma divides them: "):
+        found(tmp_path, ["01,1"])
+
+
+def test_a_label_with_other_zeros_is_meant_before_one_that_looks_alike(tmp_path: Path) -> None:
+    make(tmp_path, t1w("10"), t1w("11"), t1w("001"))
+    with pytest.raises(UsageError, match=r"did you mean 'sub-001'\?"):
+        found(tmp_path, ["1"])
 
 
 def test_sites_are_datasets_in_one_folder(tmp_path: Path) -> None:

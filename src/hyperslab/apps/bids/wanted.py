@@ -166,6 +166,20 @@ def _require_known(flag: str, prefix: str, wanted: set[str], known: set[str]) ->
         if len(unknown) > _NAMED:
             named += f" and {len(unknown) - _NAMED} more"
         raise UsageError(
-            f"{flag}: the dataset has no {named}{suggest(unknown[0], known)}; labels are compared"
-            " as a whole"
+            f"{flag}: the dataset has no {named}{_meant(unknown[0], prefix, known)}; labels are"
+            f" compared as a whole{_on_commas(unknown)}"
         )
+
+
+def _meant(label: str, prefix: str, known: set[str]) -> str:
+    """What was perhaps meant by a label: the same number with other zeros, or what is like it."""
+    same = sorted(one for one in known if one.lstrip("0") == label.lstrip("0"))
+    if same:
+        return f" (did you mean '{prefix}{same[0]}'?)"
+    return suggest(label, known, prefix)
+
+
+def _on_commas(labels: Sequence[str]) -> str:
+    if not any("," in label for label in labels):
+        return ""
+    return ", and no comma divides them: give each a flag of its own, or hyperslab-bids blanks"
