@@ -15,6 +15,7 @@ from benchmarks.corr_dataset import make as make_corr
 from hyperslab.apps.bids import content
 from hyperslab.apps.bids.dataset import derivatives, files, find_datasets, sessions
 from hyperslab.apps.bids.names import parse
+from hyperslab.apps.bids.running import Asked, select
 from hyperslab.apps.bids.table import site_of_participants
 from hyperslab.apps.bids.wanted import (
     Kind,
@@ -49,6 +50,16 @@ def test_images_of_participants_with_and_without_sessions(tmp_path: Path) -> Non
         "sub-01_ses-b_run-1_T1w.nii.gz",
         "sub-01_ses-b_run-2_T1w.nii.gz",
     ]
+
+
+def test_images_beside_sessions(tmp_path: Path) -> None:
+    """They belong to the participant, and to none of its sessions."""
+    make(tmp_path, t1w("1"), t1w("1", "2"), "sub-2/figures/sub-2_T1w.png", t1w("2", "1"))
+    everything = ["sub-1_T1w.nii.gz", "sub-1_ses-2_T1w.nii.gz", "sub-2_ses-1_T1w.nii.gz"]
+    assert found(tmp_path) == everything
+    assert found(tmp_path, (), ["2"]) == ["sub-1_ses-2_T1w.nii.gz"]
+    labels = [unit.label for unit in select(tmp_path, Asked(per="session")).units]
+    assert labels == ["sub-1", "sub-1_ses-2", "sub-2_ses-1"]
 
 
 def test_labels_are_compared_as_a_whole(tmp_path: Path) -> None:
@@ -140,6 +151,8 @@ def test_filters_choose_by_entities(tmp_path: Path) -> None:
     query.write_text(json.dumps({"T1w": {"acquisition": None, "run": [1, "02"]}}))
     names = [os.path.basename(file.path) for file in images(session, read_filters(query)["t1w"])]
     assert names == ["sub-1_run-01_T1w.nii.gz", "sub-1_run-02_T1w.nii.gz"]
+    query.write_text(json.dumps({"T1w": {"run": "*", "extension": ".nii.gz"}}))
+    assert len(images(session, read_filters(query)["t1w"])) == 3
     assert len(images(session, Kind(entities={"acq": ("fast",)}))) == 1
     assert images(session, Kind(extensions=(".nii",))) == []
 
@@ -200,6 +213,8 @@ def test_what_is_said_of_bad_tables(tmp_path: Path, table: bytes, sentence: str)
         ("[1]", "give filters by kinds of images"),
         ('{"t1w": {"run": {"a": 1}}}', "t1w: run: give a label, a list of them, or null"),
         ('{"t1w": {"suffix": 1}}', "suffix has to be a text"),
+        ('{"t1w": {"sesion": 1}}', r"sesion is no entity of BIDS \(did you mean 'session'\?\)"),
+        ('{"t1w": {"run": "Query.NONE"}}', "run: 'Query.NONE' is no label: null wants images"),
     ],
 )
 def test_what_is_said_of_bad_filters(tmp_path: Path, text: str, sentence: str) -> None:
