@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -127,8 +128,21 @@ def test_the_first_command_that_fails_is_the_last(tmp_path: Path) -> None:
 
 def test_commands_of_more_than_nine_words(tmp_path: Path) -> None:
     words = tuple(f"word {number}" for number in range(30))
-    done = ran(CommandTask("x", in_turn([Command(("printf", "%s\n", *words), "a")])), tmp_path)
-    assert done.stdout.splitlines() == list(words)
+    commands = [Command(("printf", "%s\n", *words), "a")] * 2
+    done = ran(CommandTask("x", in_turn(commands)), tmp_path)
+    assert done.stdout.splitlines() == [*words, *words]
+
+
+def test_one_command_stands_in_the_log_as_it_is(tmp_path: Path) -> None:
+    """Whoever reads it there can run it again."""
+    argv = in_turn([Command(("cp", "my head.nii", "{out}/a/b/copy.nii"), "a/b")])
+    said = shlex.join(argv)
+    assert said.endswith(" sh '{out}/a/b' cp 'my head.nii' '{out}/a/b/copy.nii'")
+    assert len(said.partition(" sh '{out}")[0]) < 60
+    (tmp_path / "my head.nii").write_text("head")
+    done = subprocess.run(["sh", "-c", said], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "{out}/a/b/copy.nii").read_text() == "head"
 
 
 @pytest.mark.parametrize(
