@@ -178,6 +178,19 @@ def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert call_front(home, out, "subject", capsys=capsys).code == 2
 
 
+def test_options_before_the_arguments_of_bids_apps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processors of a task are what its programs are told."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    home = make(tmp_path / "data", t1w("1"))
+    line = ("--app", "sh -c 'echo $OMP_NUM_THREADS > {out}/n'", "--engine", "serial", "--no-report")
+    out = tmp_path / "out"
+    done = call_front(*line, "--omp-nthreads", 1, home, out, "participant", capsys=capsys)
+    assert done.code == 0, done
+    assert (out / "sub-1/n").read_text() == "1\n"
+
+
 def test_one_participant_after_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
