@@ -19,6 +19,7 @@ from hyperslab.apps.bids.containers.grouping import container_group_task
 from hyperslab.apps.bids.containers.images import AUTO
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.content import line_to_get
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import LABEL, group_task
 from hyperslab.apps.bids.running import (
@@ -31,7 +32,7 @@ from hyperslab.apps.bids.running import (
     units_of,
 )
 from hyperslab.apps.bids.template import GROUP_APP, group_words, template_app
-from hyperslab.apps.bids.unit import PER
+from hyperslab.apps.bids.unit import PER, require_content
 from hyperslab.apps.commands.running import run_here
 from hyperslab.cli import containers
 from hyperslab.cli.companions import join
@@ -252,6 +253,7 @@ def bids(
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
+    _mention_absent(selection, chosen, quiet)
     if contained is not None:
         remove_left_containers(contained, out, options)
     result = run_participants(
@@ -379,6 +381,15 @@ def _foretell(selection: Selection, app: App) -> int:
 def _mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
     if app.needs_images and selection.without_images:
         mention(f"left out   {_left_out(selection)}", quiet=quiet)
+
+
+def _mention_absent(selection: Selection, app: App, quiet: bool) -> None:
+    """Say which files are not here that the app may read. Raises UsageError where it has none."""
+    absent = require_content(units_of(selection, app), app.needs_images)
+    if absent:
+        links = f"{show_count(len(absent), 'link')} without content"
+        fetch = f"if the app reads them, type '{line_to_get(absent)}'"
+        mention(f"not here   {links}: {fetch}", quiet=quiet)
 
 
 def _left_out(selection: Selection) -> str:

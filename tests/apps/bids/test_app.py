@@ -23,6 +23,7 @@ from hyperslab.apps.bids.unit import Unit, require_content
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.command import CommandTask
 from tests.apps.bids.datasets import make, t1w
+from tests.system.end_to_end.command import call
 
 
 def ran(task: CommandTask, out: Path) -> subprocess.CompletedProcess[str]:
@@ -178,6 +179,26 @@ def test_links_without_content_are_told_before_anything_starts(tmp_path: Path) -
     with pytest.raises(UsageError, match=rf"1 of 2 images are links .* type 'datalad get {link}'"):
         require_content(select(home, Asked()).units)
     require_content(select(home, Asked(("1",))).units)
+
+
+def test_links_of_apps_that_take_no_images_by_name(tmp_path: Path) -> None:
+    """Who may need all of it is refused where there is nothing, and told what is not there."""
+    home = make(tmp_path / "data", t1w("1"), "sub-2/func/sub-2_task-rest_bold.json")
+    links = [home / f"sub-{label}/func/sub-{label}_task-rest_bold.nii.gz" for label in "12"]
+    for link in links:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(".git/annex/objects/a/b/c.nii.gz")
+    line = ("bids", home, tmp_path / "out", "participant", "--engine", "serial", "--app")
+    app = "touch {out}/{prefix}.txt"
+    refused = call(*line, app)
+    assert refused.code == 2
+    assert f"1 of 3 files are links whose content is not here: type 'datalad get {links[1]}'" in (
+        refused.err
+    )
+    done = call(*line, app, "--participant-label", "1")
+    assert done.code == 0, done
+    fetch = f"if the app reads them, type 'datalad get {links[0]}'"
+    assert f"not here   1 link without content: {fetch}" in done.err
 
 
 def test_the_description_of_derivatives(tmp_path: Path) -> None:
