@@ -16,7 +16,7 @@ from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
 from hyperslab.apps.bids.containers.group import run_group_in_container, told
 from hyperslab.apps.bids.containers.grouping import container_group_task
-from hyperslab.apps.bids.containers.images import AUTO
+from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.content import line_to_get
@@ -240,10 +240,8 @@ def bids(
         live=live,
     )
     if contained is not None:
-        _require_alone(app, invocation)
-        others: dict[str, object] = {"--session-label": session_label}
-        others |= {"--bids-filter-file": bids_filter_file, "--per session": per == "session"}
-        contained = containers.usable(contained, level == GROUP or run_here(options), others)
+        _require_alone(app, invocation, asked)
+        contained = require_usable(contained, level == GROUP or run_here(options))
     if level == GROUP:
         return _group(selection, out, app, contained, allow_missing, quiet)
     chosen = _app(app, brain_extractor, invocation)
@@ -292,7 +290,15 @@ def _validate(selection: Selection, quiet: bool) -> None:
     mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
 
 
-def _require_alone(app: str, invocation: str) -> None:
+def _require_alone(app: str, invocation: str, asked: Asked) -> None:
+    """Raise UsageError for what does not go with --container."""
+    containers.refuse(
+        {
+            "--session-label": asked.session_labels,
+            "--bids-filter-file": asked.filter_file,
+            "--per session": asked.per == "session",
+        }
+    )
     given = invocation
     if app != BRAIN:
         given = app

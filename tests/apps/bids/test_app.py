@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab import __version__
 from hyperslab.apps.bids.app import Command, in_turn, task_of
 from hyperslab.apps.bids.brain import BUILTIN, sidecar_of
 from hyperslab.apps.bids.brains import brain_app, brain_names
@@ -168,7 +169,7 @@ def test_the_brain_app_names_what_it_makes(tmp_path: Path) -> None:
     kinds = ["T1w.nii.gz", "mask.nii.gz", "T1w.json", "mask.json"]
     assert task.outputs == tuple(f"{stem}_desc-brain_{kind}" for stem in stems for kind in kinds)
     assert "bids:raw:sub-1/ses-1/anat/sub-1_ses-1_T1w.nii.gz" in task.argv
-    assert "not for science" in app.generated_by[1]["Name"]
+    assert "not for science" in app.generated_by[0]["Name"]
 
 
 def test_links_without_content_are_told_before_anything_starts(tmp_path: Path) -> None:
@@ -211,11 +212,14 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
     first = (out / "dataset_description.json").stat().st_mtime_ns
     save_description(out, made)
     assert (out / "dataset_description.json").stat().st_mtime_ns == first
+    own, other = read_description(out)["GeneratedBy"]
+    assert (own["Name"], own["Version"]) == ("hyperslab", __version__)
+    assert other == {"Name": "x"}
     assert read_description(out) == {
         "Name": "Brains of mine",
         "BIDSVersion": "1.11.0",
         "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "x"}],
+        "GeneratedBy": [own, other],
         "SourceDatasets": [{"URL": tmp_path.as_uri(), "DOI": "doi:10.1/x"}],
         "DatasetLinks": {"raw": tmp_path.as_uri()},
     }

@@ -49,7 +49,8 @@ def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
     ]
     assert "sub-10" in call("logs", tmp_path / "threads").out
     said = json.loads(made["serial"]["dataset_description.json"])
-    assert said["GeneratedBy"] == [{"Name": "cp", "Description": COPY}]
+    assert said["GeneratedBy"][0]["Name"] == "hyperslab"
+    assert said["GeneratedBy"][1] == {"Name": "cp", "Description": COPY}
     assert said["SourceDatasets"] == [{"URL": home.as_uri()}]
 
 

@@ -37,6 +37,7 @@ class App:
     commands: Callable[[Unit, str], list[Command]]
     "Commands for a unit of the dataset, or collection, in a folder."
     generated_by: tuple[Mapping[str, Any], ...] = ()
+    "What a dataset says of what made it, beside hyperslab (BIDS 1.11, GeneratedBy)."
     needs_images: bool = True
     "Whether there is nothing to do for a unit without images."
     files: tuple[str, ...] = ()
