@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.content import line_to_get
+from hyperslab.apps.bids.dataset import is_divided
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import LABEL, group_task
 from hyperslab.apps.bids.running import (
@@ -379,14 +381,14 @@ def _foretell(selection: Selection, app: App) -> int:
     typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
     typer.echo(f"images     {images:,}")
     typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
-    if app.needs_images and selection.without_images:
-        typer.echo(f"left out   {_left_out(selection)}")
+    for line in _left_out(selection, app):
+        typer.echo(line)
     return 0
 
 
 def _mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
-    if app.needs_images and selection.without_images:
-        mention(f"left out   {_left_out(selection)}", quiet=quiet)
+    for line in _left_out(selection, app):
+        mention(line, quiet=quiet)
 
 
 def _mention_absent(selection: Selection, app: App, quiet: bool) -> None:
@@ -398,7 +400,26 @@ def _mention_absent(selection: Selection, app: App, quiet: bool) -> None:
         mention(f"not here   {links}: {fetch}", quiet=quiet)
 
 
-def _left_out(selection: Selection) -> str:
-    labels = [unit.label for unit in selection.without_images]
+def _left_out(selection: Selection, app: App) -> Iterator[str]:
+    """What no task works on."""
+    if app.needs_images and selection.without_images:
+        labels = [unit.label for unit in selection.without_images]
+        yield f"left out   {_listed(labels)}: no image that is wanted"
+    mixed = _mixed(selection)
+    if mixed:
+        yield f"left out   what {_listed(mixed)} has in no session: ask without --per session"
+
+
+def _mixed(selection: Selection) -> list[str]:
+    """Participants with something beside their sessions, where each of these is a task."""
+    asked = selection.asked
+    if asked.per != "session" or asked.session_labels:
+        return []
+    units = (*selection.units, *selection.without_images)
+    participants = dict.fromkeys(unit.participant for unit in units)
+    return [one.name for one in participants if not is_divided(one)]
+
+
+def _listed(labels: Sequence[str]) -> str:
     more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    return f"{', '.join(labels[:_NAMED])}{more}: no image that is wanted"
+    return f"{', '.join(labels[:_NAMED])}{more}"

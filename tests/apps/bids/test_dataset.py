@@ -15,7 +15,6 @@ from benchmarks.corr_dataset import make as make_corr
 from hyperslab.apps.bids import content
 from hyperslab.apps.bids.dataset import derivatives, files, find_datasets, sessions
 from hyperslab.apps.bids.names import parse
-from hyperslab.apps.bids.running import Asked, select
 from hyperslab.apps.bids.table import site_of_participants
 from hyperslab.apps.bids.wanted import (
     Kind,
@@ -26,6 +25,7 @@ from hyperslab.apps.bids.wanted import (
 )
 from hyperslab.errors import FormatError, HyperslabError, Missing, UsageError
 from tests.apps.bids.datasets import make, t1w
+from tests.system.end_to_end.command import call
 
 
 def found(folder: Path, labels: Iterable[str] = (), wanted: Iterable[str] = ()) -> list[str]:
@@ -58,8 +58,11 @@ def test_images_beside_sessions(tmp_path: Path) -> None:
     everything = ["sub-1_T1w.nii.gz", "sub-1_ses-2_T1w.nii.gz", "sub-2_ses-1_T1w.nii.gz"]
     assert found(tmp_path) == everything
     assert found(tmp_path, (), ["2"]) == ["sub-1_ses-2_T1w.nii.gz"]
-    labels = [unit.label for unit in select(tmp_path, Asked(per="session")).units]
-    assert labels == ["sub-1", "sub-1_ses-2", "sub-2_ses-1"]
+    dry = call("bids", tmp_path, tmp_path / "out", "participant", "--dry-run")
+    assert "images     3\ntasks      2, of" in dry.out
+    dry = call("bids", tmp_path, tmp_path / "out", "participant", "--dry-run", "--per", "session")
+    assert "images     2\ntasks      2, of" in dry.out
+    assert "left out   what sub-1 has in no session: ask without --per session" in dry.out
 
 
 def test_labels_are_compared_as_a_whole(tmp_path: Path) -> None:

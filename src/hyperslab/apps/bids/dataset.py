@@ -118,6 +118,11 @@ def sessions(participant: Participant) -> list[Session]:
     return [Session(participant, "", participant.folder), *found]
 
 
+def is_divided(participant: Participant) -> bool:
+    """Whether all that a participant has is of sessions, or none of it."""
+    return len({bool(session.label) for session in sessions(participant)}) == 1
+
+
 def files(
     session: Session, datatypes: Collection[str] = (), suffixes: Collection[str] = ()
 ) -> list[File]:

@@ -50,11 +50,14 @@ class Unit:
 def units(
     chosen: Mapping[Participant, Sequence[Session]], kind: Kind, per: Per = "participant"
 ) -> Iterator[Unit]:
-    """A unit for each participant, or for each session. Raises FormatError, as `images` does."""
+    """A unit for each participant, or for each session, without what lies beside folders of
+    sessions. Raises FormatError, as `images` does.
+    """
     for participant, sessions in chosen.items():
         of_sessions = [(session.label, tuple(images(session, kind))) for session in sessions]
         if per == "session":
-            yield from (Unit(participant, label, found) for label, found in of_sessions)
+            divided = [one for one in of_sessions if one[0]] or of_sessions
+            yield from (Unit(participant, label, found) for label, found in divided)
             continue
         together = tuple(image for _, found in of_sessions for image in found)
         yield Unit(participant, "", together)
