@@ -83,13 +83,15 @@ def told_in_python(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def suggest(given: str, known: Iterable[str]) -> str:
-    """Words that name what was perhaps meant, for a message; '' where nothing is like it."""
+def suggest(given: str, known: Iterable[str], prefix: str = "") -> str:
+    """Words that name what was perhaps meant, for a message; '' where nothing is like it. All known
+    ones are told with the prefix, which they are compared without.
+    """
     import difflib  # needed for mistakes only
 
     close = difflib.get_close_matches(given, list(known), n=1)
     if close:
-        return f" (did you mean '{close[0]}'?)"
+        return f" (did you mean '{prefix}{close[0]}'?)"
     return ""
 
 

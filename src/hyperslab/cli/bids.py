@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,11 @@ from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
 from hyperslab.apps.bids.containers.group import run_group_in_container, told
 from hyperslab.apps.bids.containers.grouping import container_group_task
-from hyperslab.apps.bids.containers.images import AUTO
+from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.content import line_to_get
+from hyperslab.apps.bids.dataset import is_divided
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import LABEL, group_task
 from hyperslab.apps.bids.running import (
@@ -31,7 +34,7 @@ from hyperslab.apps.bids.running import (
     units_of,
 )
 from hyperslab.apps.bids.template import GROUP_APP, group_words, template_app
-from hyperslab.apps.bids.unit import PER
+from hyperslab.apps.bids.unit import PER, require_content
 from hyperslab.apps.commands.running import run_here
 from hyperslab.cli import containers
 from hyperslab.cli.companions import join
@@ -229,6 +232,7 @@ def bids(
         throttle=throttle,
         slurm_option=slurm_option,
         retries=retries,
+        verb="bids",
         fail_fast=fail_fast,
         debug=is_debugging(),
         task_timeout=task_timeout,
@@ -238,10 +242,8 @@ def bids(
         live=live,
     )
     if contained is not None:
-        _require_alone(app, invocation)
-        others: dict[str, object] = {"--session-label": session_label}
-        others |= {"--bids-filter-file": bids_filter_file, "--per session": per == "session"}
-        contained = containers.usable(contained, level == GROUP or run_here(options), others)
+        _require_alone(app, invocation, asked)
+        contained = require_usable(contained, level == GROUP or run_here(options))
     if level == GROUP:
         return _group(selection, out, app, contained, allow_missing, quiet)
     chosen = _app(app, brain_extractor, invocation)
@@ -251,6 +253,7 @@ def bids(
     if dry_run:
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
+    _mention_absent(selection, chosen, quiet)
     if contained is not None:
         remove_left_containers(contained, out, options)
     result = run_participants(
@@ -289,7 +292,15 @@ def _validate(selection: Selection, quiet: bool) -> None:
     mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
 
 
-def _require_alone(app: str, invocation: str) -> None:
+def _require_alone(app: str, invocation: str, asked: Asked) -> None:
+    """Raise UsageError for what does not go with --container."""
+    containers.refuse(
+        {
+            "--session-label": asked.session_labels,
+            "--bids-filter-file": asked.filter_file,
+            "--per session": asked.per == "session",
+        }
+    )
     given = invocation
     if app != BRAIN:
         given = app
@@ -370,17 +381,45 @@ def _foretell(selection: Selection, app: App) -> int:
     typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
     typer.echo(f"images     {images:,}")
     typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
-    if app.needs_images and selection.without_images:
-        typer.echo(f"left out   {_left_out(selection)}")
+    for line in _left_out(selection, app):
+        typer.echo(line)
     return 0
 
 
 def _mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
+    for line in _left_out(selection, app):
+        mention(line, quiet=quiet)
+
+
+def _mention_absent(selection: Selection, app: App, quiet: bool) -> None:
+    """Say which files are not here that the app may read. Raises UsageError where it has none."""
+    absent = require_content(units_of(selection, app), app.needs_images)
+    if absent:
+        links = f"{show_count(len(absent), 'link')} without content"
+        fetch = f"if the app reads them, type '{line_to_get(absent)}'"
+        mention(f"not here   {links}: {fetch}", quiet=quiet)
+
+
+def _left_out(selection: Selection, app: App) -> Iterator[str]:
+    """What no task works on."""
     if app.needs_images and selection.without_images:
-        mention(f"left out   {_left_out(selection)}", quiet=quiet)
+        labels = [unit.label for unit in selection.without_images]
+        yield f"left out   {_listed(labels)}: no image that is wanted"
+    mixed = _mixed(selection)
+    if mixed:
+        yield f"left out   what {_listed(mixed)} has in no session: ask without --per session"
 
 
-def _left_out(selection: Selection) -> str:
-    labels = [unit.label for unit in selection.without_images]
+def _mixed(selection: Selection) -> list[str]:
+    """Participants with something beside their sessions, where each of these is a task."""
+    asked = selection.asked
+    if asked.per != "session" or asked.session_labels:
+        return []
+    units = (*selection.units, *selection.without_images)
+    participants = dict.fromkeys(unit.participant for unit in units)
+    return [one.name for one in participants if not is_divided(one)]
+
+
+def _listed(labels: Sequence[str]) -> str:
     more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    return f"{', '.join(labels[:_NAMED])}{more}: no image that is wanted"
+    return f"{', '.join(labels[:_NAMED])}{more}"

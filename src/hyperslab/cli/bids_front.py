@@ -1,25 +1,36 @@
 """`hyperslab-bids`: the command line that BIDS Apps share, in the words of `hyperslab bids`.
 
 Wrappers of such apps know it: labels follow one flag, and some flags have two spellings. What it
-does not know, such as --engine, is handed on as it stands.
+does not know, such as --engine, is handed on as it stands, wherever it stands.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import typer
+import typer.main
+
 from hyperslab.cli import main as hyperslab
-from hyperslab.cli.bids import GROUP, LEVELS
+from hyperslab.cli.bids import GROUP, LEVELS, bids
 from hyperslab.storage.replacement import FOLDER
+
+_SHARED = ("--participant-label", "--session-label", "--bids-filter-file")
+"Flags that both command lines have."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab-bids` command; its exit status is that of `hyperslab bids`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    known, others = _parser().parse_known_args(given)
+    parser = _parser()
+    own, handed_on = _divided(given, _taking_values().difference(_SHARED))
+    known, others = parser.parse_known_args(own)
+    others += handed_on
     if known.mem_mb is not None and not _memory_each(known, others):
         note = "has no effect: nobody knows beforehand what a command needs; use --nprocs"
         if _has_container(others):
@@ -27,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"hyperslab-bids: --mem-mb {known.mem_mb} {note}", file=sys.stderr)
     if known.work_dir is not None:
         Path(known.work_dir).mkdir(parents=True, exist_ok=True)
+    if known.omp_nthreads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(known.omp_nthreads)
     hyperslab(translated(known, others))
 
 
@@ -53,6 +66,31 @@ def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
     if is_begun and known.analysis_level != GROUP and "--resume" not in others:
         line.append("--resume")
     return [*line, *others]
+
+
+def _taking_values() -> set[str]:
+    """The flags of `hyperslab bids` that a value follows."""
+    verb = typer.Typer(add_completion=False)
+    verb.command()(bids)
+    taking = (one for one in typer.main.get_command(verb).params if not _is_switch(one))
+    return {name for one in taking for name in one.opts if name.startswith("-")}
+
+
+def _is_switch(parameter: object) -> bool:
+    return getattr(parameter, "is_flag", False)
+
+
+def _divided(given: Sequence[str], flags: Collection[str]) -> tuple[list[str], list[str]]:
+    """The words without some flags, and these with the words behind them."""
+    others: list[str] = []
+    with_values: list[str] = []
+    words = iter(given)
+    for word in words:
+        if word in flags:
+            with_values += [word, *itertools.islice(words, 1)]
+        else:
+            others.append(word)
+    return others, with_values
 
 
 def _has_container(others: Sequence[str]) -> bool:
@@ -83,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(parser, "session-label", nargs="+", default=[], help="with or without ses-")
     _add(parser, "bids-filter-file", metavar="FILE", help="JSON that narrows down which images")
     _add(parser, "nprocs", "n-cpus", type=int, metavar="N", help="tasks at a time")
+    _add(parser, "omp-nthreads", type=int, metavar="N", help="processors of a task, at most")
     _add(parser, "mem-mb", type=int, metavar="MB", help="memory of all tasks at a time")
     parser.add_argument(
         *("-w", "--work-dir", "--work_dir"), metavar="DIR", help="scratch directories of the tasks"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.bids.containers.images import AUTO, CHOICES, require_usable
+from hyperslab.apps.bids.containers.images import AUTO, CHOICES
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.cli.flags import choice
 from hyperslab.errors import UsageError
@@ -101,17 +101,14 @@ def wanted(
     )
 
 
-def usable(asked: Container, is_here: bool, given: dict[str, object]) -> Container:
-    """The container with its runtime and image found; `given` are flags that do not go with one.
-    Raises UsageError.
-    """
+def refuse(given: dict[str, object]) -> None:
+    """Raise UsageError for flags that were given, and do not go with a container."""
     for flag, value in given.items():
         if value:
             raise UsageError(
                 f"{flag} is not for --container: the interface of BIDS Apps has participants alone;"
                 " what else the app understands goes into --app-arguments"
             )
-    return require_usable(asked, is_here)
 
 
 def _require_none(given: dict[str, object]) -> None:

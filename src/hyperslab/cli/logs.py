@@ -79,6 +79,13 @@ def _ended(status: int) -> str:
     return f"exit {status}"
 
 
+def _became(one: Logged) -> str:
+    """How a command ended, and whether its task has failed, which one that ended well may have."""
+    if one.failure:
+        return f"{_ended(one.ran.status)}, failed"
+    return _ended(one.ran.status)
+
+
 def _numbers(one: Logged) -> list[str]:
     ran = one.ran
     times = (ran.real_s, ran.user_s, ran.system_s, ran.waited_s)
@@ -101,7 +108,7 @@ def _show(one: Logged) -> None:
 
 def _tabulate(found: Sequence[Logged]) -> None:
     rows = [list(_HEADER)]
-    rows += [[one.label, _ended(one.ran.status), *_numbers(one)] for one in found]
+    rows += [[one.label, _became(one), *_numbers(one)] for one in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

@@ -33,8 +33,13 @@ _SMALLER = {
         "fewer --workers, more --memory, or, where the new file has them, smaller --chunks or"
         " --shards"
     ),
+    "bids": "fewer --workers",
 }
-_LARGER = {"run": "blocks, or --keep volume", "convert": "blocks, --chunks or --shards"}
+_LARGER = {
+    "run": "blocks, or --keep volume",
+    "convert": "blocks, --chunks or --shards",
+    "bids": "tasks (--per participant)",
+}
 "What helps, by the options of a command."
 _HARDLY_LESS = "(smaller blocks would hardly need less)"
 

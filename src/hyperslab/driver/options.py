@@ -52,7 +52,7 @@ class Options:
     """
     accept_changed_function: bool = False
     "True: what the function did before it was edited still counts for a resumed run."
-    verb: Literal["run", "convert"] = "run"
+    verb: Literal["run", "convert", "bids"] = "run"
     "The command, whose options the remedies name."
     connect: str = ""
     """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT,

@@ -455,9 +455,12 @@ def _require_usable(
             f"{directory.out / directory.file} {what}: give another name, --overwrite to start"
             " over, or --resume to continue the run that made it"
         )
+    others = "--overwrite to start over and replace it at the end, or choose another output"
+    if options.verb == "bids":
+        others = "choose another output directory"
     raise OutputBusy(
         f"{directory.out} holds an earlier run: add --resume to do only what is missing, or"
-        " --overwrite to start over and replace it at the end, or choose another output"
+        f" {others}"
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from hyperslab import __version__
 from hyperslab.apps.bids.app import Command, in_turn, task_of
 from hyperslab.apps.bids.brain import BUILTIN, sidecar_of
 from hyperslab.apps.bids.brains import brain_app, brain_names
@@ -22,6 +24,7 @@ from hyperslab.apps.bids.unit import Unit, require_content
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.command import CommandTask
 from tests.apps.bids.datasets import make, t1w
+from tests.system.end_to_end.command import call
 
 
 def ran(task: CommandTask, out: Path) -> subprocess.CompletedProcess[str]:
@@ -127,8 +130,21 @@ def test_the_first_command_that_fails_is_the_last(tmp_path: Path) -> None:
 
 def test_commands_of_more_than_nine_words(tmp_path: Path) -> None:
     words = tuple(f"word {number}" for number in range(30))
-    done = ran(CommandTask("x", in_turn([Command(("printf", "%s\n", *words), "a")])), tmp_path)
-    assert done.stdout.splitlines() == list(words)
+    commands = [Command(("printf", "%s\n", *words), "a")] * 2
+    done = ran(CommandTask("x", in_turn(commands)), tmp_path)
+    assert done.stdout.splitlines() == [*words, *words]
+
+
+def test_one_command_stands_in_the_log_as_it_is(tmp_path: Path) -> None:
+    """Whoever reads it there can run it again."""
+    argv = in_turn([Command(("cp", "my head.nii", "{out}/a/b/copy.nii"), "a/b")])
+    said = shlex.join(argv)
+    assert said.endswith(" sh '{out}/a/b' cp 'my head.nii' '{out}/a/b/copy.nii'")
+    assert len(said.partition(" sh '{out}")[0]) < 60
+    (tmp_path / "my head.nii").write_text("head")
+    done = subprocess.run(["sh", "-c", said], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "{out}/a/b/copy.nii").read_text() == "head"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +169,7 @@ def test_the_brain_app_names_what_it_makes(tmp_path: Path) -> None:
     kinds = ["T1w.nii.gz", "mask.nii.gz", "T1w.json", "mask.json"]
     assert task.outputs == tuple(f"{stem}_desc-brain_{kind}" for stem in stems for kind in kinds)
     assert "bids:raw:sub-1/ses-1/anat/sub-1_ses-1_T1w.nii.gz" in task.argv
-    assert "not for science" in app.generated_by[1]["Name"]
+    assert "not for science" in app.generated_by[0]["Name"]
 
 
 def test_links_without_content_are_told_before_anything_starts(tmp_path: Path) -> None:
@@ -166,6 +182,26 @@ def test_links_without_content_are_told_before_anything_starts(tmp_path: Path) -
     require_content(select(home, Asked(("1",))).units)
 
 
+def test_links_of_apps_that_take_no_images_by_name(tmp_path: Path) -> None:
+    """Who may need all of it is refused where there is nothing, and told what is not there."""
+    home = make(tmp_path / "data", t1w("1"), "sub-2/func/sub-2_task-rest_bold.json")
+    links = [home / f"sub-{label}/func/sub-{label}_task-rest_bold.nii.gz" for label in "12"]
+    for link in links:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(".git/annex/objects/a/b/c.nii.gz")
+    line = ("bids", home, tmp_path / "out", "participant", "--engine", "serial", "--app")
+    app = "touch {out}/{prefix}.txt"
+    refused = call(*line, app)
+    assert refused.code == 2
+    assert f"1 of 3 files are links whose content is not here: type 'datalad get {links[1]}'" in (
+        refused.err
+    )
+    done = call(*line, app, "--participant-label", "1")
+    assert done.code == 0, done
+    fetch = f"if the app reads them, type 'datalad get {links[0]}'"
+    assert f"not here   1 link without content: {fetch}" in done.err
+
+
 def test_the_description_of_derivatives(tmp_path: Path) -> None:
     said = {"Name": "mine", "BIDSVersion": "1.8.0", "DatasetDOI": "doi:10.1/x"}
     (tmp_path / "dataset_description.json").write_text(json.dumps(said))
@@ -176,11 +212,14 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
     first = (out / "dataset_description.json").stat().st_mtime_ns
     save_description(out, made)
     assert (out / "dataset_description.json").stat().st_mtime_ns == first
+    own, other = read_description(out)["GeneratedBy"]
+    assert (own["Name"], own["Version"]) == ("hyperslab", __version__)
+    assert other == {"Name": "x"}
     assert read_description(out) == {
         "Name": "Brains of mine",
         "BIDSVersion": "1.11.0",
         "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "x"}],
+        "GeneratedBy": [own, other],
         "SourceDatasets": [{"URL": tmp_path.as_uri(), "DOI": "doi:10.1/x"}],
         "DatasetLinks": {"raw": tmp_path.as_uri()},
     }

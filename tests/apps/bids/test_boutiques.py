@@ -140,4 +140,4 @@ def test_a_dataset_by_a_descriptor(tmp_path: Path) -> None:
     assert done.code == 0, done
     assert (out / "sub-2/anat/sub-2_copy.nii.gz").read_bytes() == b"x" * 9
     said = json.loads((out / "dataset_description.json").read_text())["GeneratedBy"]
-    assert (said[0]["Name"], said[0]["Version"]) == ("tool", "1.2")
+    assert (said[1]["Name"], said[1]["Version"]) == ("tool", "1.2")

@@ -25,6 +25,7 @@ from hyperslab.apps.bids.wanted import (
 )
 from hyperslab.errors import FormatError, HyperslabError, Missing, UsageError
 from tests.apps.bids.datasets import make, t1w
+from tests.system.end_to_end.command import call
 
 
 def found(folder: Path, labels: Iterable[str] = (), wanted: Iterable[str] = ()) -> list[str]:
@@ -51,12 +52,35 @@ def test_images_of_participants_with_and_without_sessions(tmp_path: Path) -> Non
     ]
 
 
+def test_images_beside_sessions(tmp_path: Path) -> None:
+    """They belong to the participant, and to none of its sessions."""
+    make(tmp_path, t1w("1"), t1w("1", "2"), "sub-2/figures/sub-2_T1w.png", t1w("2", "1"))
+    everything = ["sub-1_T1w.nii.gz", "sub-1_ses-2_T1w.nii.gz", "sub-2_ses-1_T1w.nii.gz"]
+    assert found(tmp_path) == everything
+    assert found(tmp_path, (), ["2"]) == ["sub-1_ses-2_T1w.nii.gz"]
+    dry = call("bids", tmp_path, tmp_path / "out", "participant", "--dry-run")
+    assert "images     3\ntasks      2, of" in dry.out
+    dry = call("bids", tmp_path, tmp_path / "out", "participant", "--dry-run", "--per", "session")
+    assert "images     2\ntasks      2, of" in dry.out
+    assert "left out   what sub-1 has in no session: ask without --per session" in dry.out
+
+
 def test_labels_are_compared_as_a_whole(tmp_path: Path) -> None:
     make(tmp_path, *(t1w(label) for label in ("1", "10", "100", "01")))
     assert found(tmp_path, ["1"]) == ["sub-1_T1w.nii.gz"]
     assert found(tmp_path, ["sub-10", "1"]) == ["sub-1_T1w.nii.gz", "sub-10_T1w.nii.gz"]
-    with pytest.raises(UsageError, match=r"has no sub-1000 \(did you mean '100'\?\)"):
+    with pytest.raises(UsageError, match=r"has no sub-1000 \(did you mean 'sub-100'\?\)"):
         found(tmp_path, ["1000"])
+    with pytest.raises(UsageError, match=r"has no sub-0010 \(did you mean 'sub-10'\?\)"):
+        found(tmp_path, ["0010"])
+    with pytest.raises(UsageError, match=r"has no sub-01,1 .*, and no comma divides them: "):
+        found(tmp_path, ["01,1"])
+
+
+def test_a_label_with_other_zeros_is_meant_before_one_that_looks_alike(tmp_path: Path) -> None:
+    make(tmp_path, t1w("10"), t1w("11"), t1w("001"))
+    with pytest.raises(UsageError, match=r"did you mean 'sub-001'\?"):
+        found(tmp_path, ["1"])
 
 
 def test_sites_are_datasets_in_one_folder(tmp_path: Path) -> None:
@@ -130,6 +154,8 @@ def test_filters_choose_by_entities(tmp_path: Path) -> None:
     query.write_text(json.dumps({"T1w": {"acquisition": None, "run": [1, "02"]}}))
     names = [os.path.basename(file.path) for file in images(session, read_filters(query)["t1w"])]
     assert names == ["sub-1_run-01_T1w.nii.gz", "sub-1_run-02_T1w.nii.gz"]
+    query.write_text(json.dumps({"T1w": {"run": "*", "extension": ".nii.gz"}}))
+    assert len(images(session, read_filters(query)["t1w"])) == 3
     assert len(images(session, Kind(entities={"acq": ("fast",)}))) == 1
     assert images(session, Kind(extensions=(".nii",))) == []
 
@@ -190,6 +216,8 @@ def test_what_is_said_of_bad_tables(tmp_path: Path, table: bytes, sentence: str)
         ("[1]", "give filters by kinds of images"),
         ('{"t1w": {"run": {"a": 1}}}', "t1w: run: give a label, a list of them, or null"),
         ('{"t1w": {"suffix": 1}}', "suffix has to be a text"),
+        ('{"t1w": {"sesion": 1}}', r"sesion is no entity of BIDS \(did you mean 'session'\?\)"),
+        ('{"t1w": {"run": "Query.NONE"}}', "run: 'Query.NONE' is no label: null wants images"),
     ],
 )
 def test_what_is_said_of_bad_filters(tmp_path: Path, text: str, sentence: str) -> None:

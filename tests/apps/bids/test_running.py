@@ -49,7 +49,8 @@ def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
     ]
     assert "sub-10" in call("logs", tmp_path / "threads").out
     said = json.loads(made["serial"]["dataset_description.json"])
-    assert said["GeneratedBy"] == [{"Name": "cp", "Description": COPY}]
+    assert said["GeneratedBy"][0]["Name"] == "hyperslab"
+    assert said["GeneratedBy"][1] == {"Name": "cp", "Description": COPY}
     assert said["SourceDatasets"] == [{"URL": home.as_uri()}]
 
 
@@ -178,6 +179,19 @@ def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert call_front(home, out, "subject", capsys=capsys).code == 2
 
 
+def test_options_before_the_arguments_of_bids_apps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processors of a task are what its programs are told."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    home = make(tmp_path / "data", t1w("1"))
+    line = ("--app", "sh -c 'echo $OMP_NUM_THREADS > {out}/n'", "--engine", "serial", "--no-report")
+    out = tmp_path / "out"
+    done = call_front(*line, "--omp-nthreads", 1, home, out, "participant", capsys=capsys)
+    assert done.code == 0, done
+    assert (out / "sub-1/n").read_text() == "1\n"
+
+
 def test_one_participant_after_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +210,20 @@ def test_one_participant_after_the_other(
         ("sub-2", 0),
     ]
     assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
+def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
+    """What is said of it names flags that there are."""
+    home = make(tmp_path / "data", t1w("1"))
+    out = tmp_path / "out"
+    line = ("bids", home, out, "participant", "--app", COPY, "--engine", "serial", "--no-report")
+    make(out, "notes.txt")
+    assert f"\nhyperslab: {out} holds files that no run wrote" in "\n" + call(*line).err
+    (out / "notes.txt").unlink()
+    assert call(*line).code == 0
+    again = call(*line)
+    assert again.code == 2
+    assert "add --resume to do only what is missing, or choose another output dir" in again.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import stat
 from collections.abc import Sequence
@@ -200,6 +201,9 @@ def test_failures_say_why_and_leave_nothing(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "out" / "a" / "b" / "c").stat().st_mode) == 0o750
     assert [path.name for path in result.outputs] == ["c"]
     assert list(result.folder.glob("private*")) == []
+    table = call("logs", tmp_path / "out").out
+    assert re.search("^missing +exit 0, failed ", table, re.MULTILINE)
+    assert re.search("^good +exit 0 ", table, re.MULTILINE)
 
 
 def test_equal_failures_are_one_reason_and_raise(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from hyperslab.plan.command import CommandTask
 
 OUT = "{out}"
 "Folder of a task, by the placeholder that commands have for it."
+_ONE = 'mkdir -p -- "$1" && shift && exec "$@"'
+"Script that makes a folder, and becomes the command in the words behind it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class App:
     commands: Callable[[Unit, str], list[Command]]
     "Commands for a unit of the dataset, or collection, in a folder."
     generated_by: tuple[Mapping[str, Any], ...] = ()
+    "What a dataset says of what made it, beside hyperslab (BIDS 1.11, GeneratedBy)."
     needs_images: bool = True
     "Whether there is nothing to do for a unit without images."
     files: tuple[str, ...] = ()
@@ -74,6 +77,8 @@ def in_turn(commands: Sequence[Command]) -> tuple[str, ...]:
     word is quoted, and takes the place of the last command.
     """
     folders = dict.fromkeys(f"{OUT}/{command.folder}" for command in commands)
+    if len(commands) == 1:
+        return ("sh", "-c", _ONE, "sh", *folders, *commands[0].argv)
     lines = [("mkdir", "-p", "--", *folders), *(command.argv for command in commands)]
     words = [word for line in lines for word in line]
     number = iter(range(1, len(words) + 1))

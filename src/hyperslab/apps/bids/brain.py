@@ -85,13 +85,12 @@ def chosen(extractor: str) -> str:
 
 
 def generated_by(which: str) -> tuple[dict[str, str], ...]:
-    """What makes the images, as a dataset's description lists it: hyperslab, and the extractor."""
+    """What makes the images, as a dataset's description lists it."""
     from hyperslab import __version__
 
-    own = {"Name": "hyperslab", "Version": __version__, "Description": "Runs over participants"}
     if which == FSL:
-        return own, {"Name": fsl.described()}
-    return own, {"Name": BUILTIN_NAME, "Version": __version__}
+        return ({"Name": fsl.described()},)
+    return ({"Name": BUILTIN_NAME, "Version": __version__},)
 
 
 def save(brain: Brain, path: str, out: str, mask: str = "") -> None:

@@ -21,6 +21,13 @@ from hyperslab.errors import FormatError, Missing, UsageError
 SUBJECT, SESSION = "sub-", "ses-"
 ELSEWHERE = frozenset(("derivatives", "sourcedata", "code", "stimuli", "phenotype", "logs"))
 "Folders of a dataset, or beside those of sites, that hold no participants of it."
+DATATYPES = frozenset(
+    (
+        *("anat", "beh", "dwi", "eeg", "fmap", "func", "ieeg", "meg"),
+        *("micr", "motion", "mrs", "nirs", "perf", "pet"),
+    )
+)
+"Folders of a session, or of a participant without any, of BIDS 1.11."
 _NAMED = 3
 "Names that a message lists."
 
@@ -95,13 +102,25 @@ def derivatives(dataset: Dataset) -> list[str]:
 
 
 def sessions(participant: Participant) -> list[Session]:
-    """The sessions of a participant, by their labels; one without a label where it has none."""
-    found = [
-        Session(participant, entry.name.removeprefix(SESSION), entry.path)
-        for entry in _folders(participant.folder)
-        if entry.name.startswith(SESSION)
-    ]
-    return found or [Session(participant, "", participant.folder)]
+    """The sessions of a participant, by their labels; one without a label where it has none, and
+    first of all where it has folders of datatypes beside them.
+    """
+    found = []
+    is_divided = True
+    for entry in _folders(participant.folder):
+        if entry.name.startswith(SESSION):
+            label = entry.name.removeprefix(SESSION)
+            found.append(Session(participant, label, entry.path))
+        elif entry.name in DATATYPES:
+            is_divided = False
+    if is_divided and found:
+        return found
+    return [Session(participant, "", participant.folder), *found]
+
+
+def is_divided(participant: Participant) -> bool:
+    """Whether all that a participant has is of sessions, or none of it."""
+    return len({bool(session.label) for session in sessions(participant)}) == 1
 
 
 def files(

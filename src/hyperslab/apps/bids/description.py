@@ -36,8 +36,11 @@ def derivative(
     source: str, said: Mapping[str, Any], title: str, generated_by: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The description of a dataset made of the one in the folder `source`, which says this of
-    itself (BIDS 1.11, "Derived dataset and pipeline description").
+    itself, by hyperslab and what that ran (BIDS 1.11, "Derived dataset and pipeline description").
     """
+    from hyperslab import __version__
+
+    own = {"Name": "hyperslab", "Version": __version__, "Description": "Runs over participants"}
     uri = Path(source).absolute().as_uri()
     origin = {"URL": uri}
     if isinstance(said.get("DatasetDOI"), str):
@@ -47,7 +50,7 @@ def derivative(
         "Name": f"{title} of {name}",
         "BIDSVersion": BIDS_VERSION,
         "DatasetType": "derivative",
-        "GeneratedBy": [dict(one) for one in generated_by],
+        "GeneratedBy": [own, *map(dict, generated_by)],
         "SourceDatasets": [origin],
         "DatasetLinks": {RAW: uri},
     }

@@ -19,8 +19,11 @@ ENTITY_OF_WORD = {
     "subject": "sub",
     "session": "ses",
     "acquisition": "acq",
+    "nucleus": "nuc",
+    "volume": "voi",
     "ceagent": "ce",
     "tracer": "trc",
+    "staining": "stain",
     "reconstruction": "rec",
     "direction": "dir",
     "modality": "mod",
@@ -34,6 +37,15 @@ ENTITY_OF_WORD = {
     "description": "desc",
 }
 "Short form of entities by the words that pybids has for them, as filter files use these."
+
+_SAME_WORD = frozenset(
+    (
+        *("sample", "task", "tracksys", "part", "space"),
+        *("recording", "label", "cohort", "atlas", "scale"),
+    )
+)
+ENTITIES = _SAME_WORD | NUMBERED | {*ENTITY_OF_WORD.values()}
+"Short form of all entities of BIDS 1.11."
 
 
 @dataclass(frozen=True, slots=True)

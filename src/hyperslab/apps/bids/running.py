@@ -96,7 +96,7 @@ def run_participants(
     tasks = [*units_of(selection, app)]
     if options.resume:
         tasks += _earlier_units(selection, app, Path(out))
-    require_content(tasks)
+    require_content(tasks, app.needs_images)
     _require_outside(selection, Path(out))
     result = run_commands(
         (task_of(app, unit, selection.root) for unit in tasks),

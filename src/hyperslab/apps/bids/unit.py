@@ -15,6 +15,8 @@ from hyperslab.units import show_count
 
 Per = Literal["participant", "session"]
 PER: tuple[Per, ...] = get_args(Per)
+_DESCRIBING = (".json", ".tsv", ".bval", ".bvec")
+"Ends of the names of small files, which datasets keep in git itself."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +50,49 @@ class Unit:
 def units(
     chosen: Mapping[Participant, Sequence[Session]], kind: Kind, per: Per = "participant"
 ) -> Iterator[Unit]:
-    """A unit for each participant, or for each session. Raises FormatError, as `images` does."""
+    """A unit for each participant, or for each session, without what lies beside folders of
+    sessions. Raises FormatError, as `images` does.
+    """
     for participant, sessions in chosen.items():
         of_sessions = [(session.label, tuple(images(session, kind))) for session in sessions]
         if per == "session":
-            yield from (Unit(participant, label, found) for label, found in of_sessions)
+            divided = [one for one in of_sessions if one[0]] or of_sessions
+            yield from (Unit(participant, label, found) for label, found in divided)
             continue
         together = tuple(image for _, found in of_sessions for image in found)
         yield Unit(participant, "", together)
 
 
-def require_content(several: Sequence[Unit]) -> None:
-    """Raise UsageError, with the command that fetches them, for images that are only links."""
-    paths = [image.path for unit in several for image in unit.images]
-    absent = [path for path in paths if content.is_absent(path)]
+def require_content(several: Sequence[Unit], needs_images: bool = True) -> list[str]:
+    """Raise UsageError, with the command that fetches them, for images that are only links.
+
+    Where an app takes no images by name, nobody knows what it reads: then for units of whose data
+    nothing is here; what is not here of others is returned.
+    """
+    if needs_images:
+        paths = [image.path for unit in several for image in unit.images]
+        _refuse(list(filter(content.is_absent, paths)), show_count(len(paths), "image"))
+        return []
+    by_unit = {unit.label: _data_of(unit) for unit in several}
+    absent = {label: list(filter(content.is_absent, data)) for label, data in by_unit.items()}
+    without = [label for label, data in by_unit.items() if len(absent[label]) == len(data)]
+    lost = [path for label in without for path in absent[label]]
+    _refuse(lost, show_count(sum(map(len, by_unit.values())), "file"))
+    return [path for paths in absent.values() for path in paths]
+
+
+def _refuse(absent: Sequence[str], all_of_them: str) -> None:
     if absent:
-        images_absent = f"{len(absent):,} of {show_count(len(paths), 'image')}"
         raise UsageError(
-            f"{images_absent} are links whose content is not here: type"
+            f"{len(absent):,} of {all_of_them} are links whose content is not here: type"
             f" '{content.line_to_get(absent)}', or name other participants with --participant-label"
         )
+
+
+def _data_of(unit: Unit) -> list[str]:
+    """Paths of all files of a unit but those that only describe others."""
+    folder = unit.participant.folder
+    if unit.session:
+        folder = os.path.join(folder, SESSION + unit.session)
+    below = (os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
+    return [path for path in below if not path.endswith(_DESCRIBING)]

@@ -19,10 +19,13 @@ from hyperslab.apps.bids.dataset import (
     require_labels,
     sessions,
 )
-from hyperslab.apps.bids.names import ENTITY_OF_WORD, same_label
+from hyperslab.apps.bids.names import ENTITIES, ENTITY_OF_WORD, is_label, same_label
 from hyperslab.errors import FormatError, UsageError, suggest
 
 IMAGES = (".nii", ".nii.gz")
+ANY = "*"
+"What a filter file says for any label."
+_EXTENSION = "extension"
 _NAMED = 3
 
 
@@ -33,8 +36,8 @@ class Kind:
     suffix: str = "T1w"
     datatype: str = "anat"
     entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Labels of which one is wanted, by the short form of their entity; () wants images without the
-    entity.
+    """Labels of which one is wanted, or ANY, by the short form of their entity; () wants images
+    without the entity.
     """
     extensions: tuple[str, ...] = IMAGES
     "Ends of the names of images, one of which is wanted."
@@ -103,7 +106,9 @@ def is_of(kind: Kind, file: File) -> bool:
         label = file.name.entities.get(entity)
         if label is None and wanted:
             return False
-        if label is not None and not any(same_label(entity, label, one) for one in wanted):
+        if label is None or ANY in wanted:
+            continue
+        if not any(same_label(entity, label, one) for one in wanted):
             return False
     return True
 
@@ -112,7 +117,7 @@ def read_filters(path: str | os.PathLike[str]) -> dict[str, Kind]:
     """Kinds of images by the names that a filter file gives them in lower case, such as t1w.
 
     The file is JSON as fMRIPrep has it, `{"t1w": {"session": "02", "run": [1, 2]}}`; null wants
-    images without the entity. Raises UsageError, FormatError.
+    images without the entity, "*" those with any label of it. Raises UsageError, FormatError.
     """
     said = read_json(path)
     if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
@@ -136,20 +141,47 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def _kind(where: str, query: Mapping[str, Any]) -> Kind:
-    entities = {}
     own = {"suffix": T1W.suffix, "datatype": T1W.datatype}
+    extensions: tuple[str, ...] = IMAGES
+    entities: dict[str, tuple[str, ...]] = {}
     for word, value in query.items():
+        place = f"{where}: {word}"
         if word in own:
-            if not isinstance(value, str):
-                raise FormatError(f"{where}: {word} has to be a text, not {json.dumps(value)}")
-            own[word] = value
-            continue
-        entities[ENTITY_OF_WORD.get(word, word)] = _labels(f"{where}: {word}", value)
-    extensions = entities.pop("extension", IMAGES)
+            own[word] = _text(place, value)
+        elif word == _EXTENSION:
+            extensions = _values(place, value)
+        else:
+            entities[_entity(where, word)] = _labels(place, value)
     return Kind(own["suffix"], own["datatype"], entities, extensions)
 
 
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise FormatError(f"{where} has to be a text, not {json.dumps(value)}")
+    return value
+
+
+def _entity(where: str, word: str) -> str:
+    """The short form of an entity. Raises FormatError for a word that is none of BIDS."""
+    entity = ENTITY_OF_WORD.get(word, word)
+    if entity not in ENTITIES:
+        known = (*ENTITY_OF_WORD, *ENTITIES, "suffix", "datatype", _EXTENSION)
+        raise FormatError(f"{where}: {word} is no entity of BIDS{suggest(word, known)}")
+    return entity
+
+
 def _labels(where: str, value: Any) -> tuple[str, ...]:
+    labels = _values(where, value)
+    for label in labels:
+        if label != ANY and not is_label(label):
+            raise FormatError(
+                f"{where}: {label!r} is no label: null wants images without it, {ANY!r} those with"
+                " any"
+            )
+    return labels
+
+
+def _values(where: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     several = value if isinstance(value, list) else [value]
@@ -166,6 +198,20 @@ def _require_known(flag: str, prefix: str, wanted: set[str], known: set[str]) ->
         if len(unknown) > _NAMED:
             named += f" and {len(unknown) - _NAMED} more"
         raise UsageError(
-            f"{flag}: the dataset has no {named}{suggest(unknown[0], known)}; labels are compared"
-            " as a whole"
+            f"{flag}: the dataset has no {named}{_meant(unknown[0], prefix, known)}; labels are"
+            f" compared as a whole{_on_commas(unknown)}"
         )
+
+
+def _meant(label: str, prefix: str, known: set[str]) -> str:
+    """What was perhaps meant by a label: the same number with other zeros, or what is like it."""
+    same = sorted(one for one in known - {""} if one.lstrip("0") == label.lstrip("0"))
+    if same:
+        return f" (did you mean '{prefix}{same[0]}'?)"
+    return suggest(label, known, prefix)
+
+
+def _on_commas(labels: Sequence[str]) -> str:
+    if not any("," in label for label in labels):
+        return ""
+    return ", and no comma divides them: give each a flag of its own, or hyperslab-bids blanks"
