@@ -23,6 +23,7 @@ from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
+from hyperslab.redaction import redact
 from hyperslab.units import show_count, show_list
 
 _NOUNS = {
@@ -82,11 +83,22 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
             if not accept_changed_function:
                 _require_same_code(directory, kept, plan)
         if has_results or _is_same_job(kept, plan):
-            ids = _matching(directory, kept, now, plan, has_results)
+            needed = _needed(folder, kept, plan, has_results)
+            ids = _matching(directory, kept, now, plan, needed)
             found.append(
                 Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
             )
     return found
+
+
+def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
+    """Names of the wholes that a submission has done a task of; `kept` is its plan."""
+    done = {outcome.task for outcome in Tail(folder).poll() if outcome.status == "done"}
+    return {
+        whole["name"]
+        for whole in kept["wholes"]
+        if not done.isdisjoint(range(whole["first"], whole["first"] + whole["tasks"]))
+    }
 
 
 def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
@@ -199,7 +211,7 @@ def _require_same_job(
     if not _is_same_job(kept, plan):
         before = kept["summary"]
         differs = [
-            _NOUNS.get(key, key)
+            _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()
             if before.get(key) != value and key != "sources"
         ]
@@ -208,6 +220,13 @@ def _require_same_job(
             f" {show_list(differs or ['parameters'])}; choose another output, or remove them with"
             f" 'hyperslab clean --all {directory.place}'"
         )
+
+
+def _was(key: str, before: Any) -> str:
+    """What was asked for of a run before, where that is told in few words."""
+    if key == "command" and before:
+        return f", which was '{redact(before)}'"
+    return ""
 
 
 def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:
@@ -220,15 +239,26 @@ def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan
         )
 
 
+def _needed(folder: Path, kept: dict[str, Any], plan: Plan, has_results: bool) -> set[str]:
+    """Names of the wholes of a submission that have to be among the sources: all of them, once it
+    has results; of commands, which make nothing together, those that have one.
+    """
+    if not has_results:
+        return set()
+    if plan.stages[0].job.commands is not None:
+        return done_wholes(folder, kept)
+    return {whole["name"] for whole in kept["wholes"]}
+
+
 def _matching(
     directory: RunDirectory,
     kept: dict[str, Any],
     now: dict[str, Any],
     plan: Plan,
-    has_results: bool,
+    needed: set[str],
 ) -> dict[int, int]:
-    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for results without
-    a place here.
+    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for wholes that are
+    needed and have no place here.
     """
     here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
     first: dict[int, int] = {}
@@ -236,7 +266,7 @@ def _matching(
         index, own = here.get(whole["name"], (-1, {"cut": ""}))
         if own["cut"] == whole["cut"]:
             first |= _same_tasks(plan, index, whole, own)
-        elif has_results and not whole["broken"]:
+        elif whole["name"] in needed and not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.place} is no longer among the sources, or"
                 " has another shape; choose another output"

@@ -34,6 +34,8 @@ class App:
     title: str
     commands: Callable[[Unit, str], list[Command]]
     "Commands for a unit of the dataset, or collection, in a folder."
+    identity: str
+    "What it is, in words by which a run that is resumed tells it from any other app."
     generated_by: tuple[Mapping[str, Any], ...] = ()
     needs_images: bool = True
     "Whether there is nothing to do for a unit without images."

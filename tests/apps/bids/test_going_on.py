@@ -1,0 +1,109 @@
+"""Calls one after the other into the same directory, as wrappers of BIDS Apps make them: each adds
+to what the others have made.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.apps.bids.datasets import make, t1w
+from tests.apps.bids.test_running import COPY, call_front, files_of
+from tests.system.end_to_end.command import Finished, call
+
+FAILS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Three participants, of whom one has two sessions."""
+    return make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2", "a"), t1w("2", "b"))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+class Calls:
+    """Calls of hyperslab-bids, as a wrapper has them."""
+
+    def __init__(self, home: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._home = home
+        self._out = out
+        self._capsys = capsys
+
+    def __call__(self, *words: object, app: str = COPY) -> Finished:
+        last = ("--app", app, "--engine", "serial", "--retries", 0, "--no-report")
+        where = (self._home, self._out, "participant")
+        return call_front(*where, *words, *last, capsys=self._capsys)
+
+    def made(self) -> list[str]:
+        """Results by the labels in their names."""
+        names = [name for name in files_of(self._out) if name.startswith("sub-")]
+        return [Path(name).name.removesuffix("_copy.nii.gz") for name in names]
+
+
+@pytest.fixture
+def calls(home: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> Calls:
+    return Calls(home, out, capsys)
+
+
+def test_one_session_after_the_other(calls: Calls, out: Path) -> None:
+    for label in "ab":
+        done = calls("--participant-label", 2, "--session-label", label)
+        assert done.code == 0, done
+    assert calls.made() == ["sub-2_ses-a", "sub-2_ses-b"]
+    assert calls("--participant-label", 1).code == 0
+    assert calls.made() == ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
+    listed = json.loads(call("logs", out, "--json").out)
+    assert sorted(one["task"] for one in listed) == calls.made()
+    refused = calls("--participant-label", 2)
+    assert (refused.code, "sub-2 is done there by sessions" in refused.err) == (2, True)
+    assert calls("--per", "session").code == 0
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
+
+
+def test_a_session_of_a_participant_who_is_done(calls: Calls) -> None:
+    assert calls("--participant-label", 2).code == 0
+    refused = calls("--participant-label", 2, "--session-label", "a")
+    assert refused.code == 2
+    assert "sub-2 is done there as a whole, with all sessions" in refused.err
+    assert calls.made() == ["sub-2_ses-a", "sub-2_ses-b"]
+
+
+def test_other_images_of_participants_who_are_done(calls: Calls, tmp_path: Path) -> None:
+    first = tmp_path / "first.json"
+    first.write_text('{"t1w": {"session": "a"}}')
+    assert calls("--bids-filter-file", first).code == 0
+    other = tmp_path / "other.json"
+    other.write_text('{"t1w": {"session": "b"}}')
+    refused = calls("--bids-filter-file", other)
+    assert (refused.code, "differs in the command" in refused.err) == (2, True)
+    assert calls.made() == ["sub-2_ses-a"]
+
+
+def test_another_app(calls: Calls) -> None:
+    """It would take the place of all results, also of participants whom nobody has asked for."""
+    assert calls().code == 0
+    refused = calls("--participant-label", 1, app=COPY.replace("_copy", "_other"))
+    assert refused.code == 2
+    said = " ".join(refused.err.split())
+    assert f"differs in the command, which was '{COPY}'" in said
+    assert "choose another output, or remove them with 'hyperslab clean --all" in said
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
+
+
+def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path) -> None:
+    assert calls("--keep-going", app=FAILS).code == 1
+    made = ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
+    make(home, t1w("3"))
+    again = calls("--participant-label", 3, app=FAILS)
+    assert again.code == 0, again
+    assert calls.made() == [*made, "sub-3"]
+    failed = calls("--participant-label", 10, app=FAILS)
+    assert (failed.code, "sub-10" in failed.err) == (1, True)
+    listed = json.loads(call("logs", out, "--json").out)
+    assert [one["task"] for one in listed].count("sub-10") == 2
