@@ -5,13 +5,17 @@ to what the others have made.
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.apps.bids.datasets import make, t1w
+from tests.apps.bids.heads import two_millimetres
 from tests.apps.bids.test_running import COPY, call_front, files_of
 from tests.system.end_to_end.command import Finished, call
+from tests.system.faults.command import await_recorded, await_that, running
 
 FAILS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
 
@@ -107,3 +111,37 @@ def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path)
     assert (failed.code, "sub-10" in failed.err) == (1, True)
     listed = json.loads(call("logs", out, "--json").out)
     assert [one["task"] for one in listed].count("sub-10") == 2
+
+
+def test_brains_after_the_driver_was_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it had done stays as it is; nothing else is there, and no process goes on."""
+    head = two_millimetres(tmp_path).path
+    home, out = tmp_path / "heads", tmp_path / "out"
+    for label in "12":
+        image = home / t1w(label).removesuffix(".gz")
+        image.parent.mkdir(parents=True)
+        image.symlink_to(head)
+    line = (home, out, "participant", "--brain-extractor", "builtin", "--engine", "serial")
+    with running("bids", *line, "--no-report") as run:
+        await_recorded(run, out, 1)
+        await_that("the next brain", lambda: _programs(home))
+        run.send(signal.SIGKILL)
+        run.wait()
+    await_that("the end of programs", lambda: not _programs(home))
+    before = {name: (out / name).stat().st_mtime_ns for name in files_of(out)}
+    assert {name.partition("/")[0] for name in before} == {"sub-1"}
+    done = call_front(*line, "--no-report", capsys=capsys)
+    assert done.code == 0, done
+    assert {name: (out / name).stat().st_mtime_ns for name in before} == before
+    masks = {path.read_bytes() for path in out.rglob("*_mask.nii.gz")}
+    assert len(masks) == 1
+    assert "10 of 10 outputs unchanged" in call("verify", out).out
+
+
+def _programs(home: Path) -> list[int]:
+    """Extractions of brains under way."""
+    found = psutil.process_iter(["cmdline"])
+    lines = {process.pid: " ".join(process.info["cmdline"] or ()) for process in found}
+    return [pid for pid, line in lines.items() if "apps.bids.brain " in line and str(home) in line]
