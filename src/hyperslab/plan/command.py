@@ -65,6 +65,11 @@ class CommandTask:
     when it fails or is ended; with the same placeholders.
     """
 
+    limits: tuple[str, ...] = ()
+    """Words of `argv` that limit what it may use, such as --memory=8G, and change nothing that it
+    makes: a resumed run does not repeat tasks that have other ones.
+    """
+
     def owns(self, name: str) -> bool:
         """Whether no other task may make a file of this name."""
         if not self.stem:

@@ -130,7 +130,8 @@ def _summary(pipeline: Pipeline, end: Execute) -> dict[str, Any]:
 
 def _source_of(task: CommandTask) -> ArraySource:
     """The array that stands for a command. Raises UsageError for inputs that are not there."""
-    digest = hashlib.sha256(json.dumps([task.argv, task.inputs, task.outputs]).encode())
+    words = [word for word in task.argv if word not in task.limits]
+    digest = hashlib.sha256(json.dumps([words, task.inputs, task.outputs]).encode())
     nbytes = 0
     for path in task.inputs:
         for name, size, mtime_ns in _states(path, task.label):

@@ -43,6 +43,8 @@ class App:
     "Further files whose change makes what was done outdated, such as the source of a function."
     after: tuple[str, ...] = ()
     "A command that removes what others leave outside of their processes, as CommandTask has it."
+    limits: tuple[str, ...] = ()
+    "Words of its commands that limit what they may use, as CommandTask has them."
     writes_of_dataset: bool = False
     """Whether it also writes files that are of no participant, such as the description of the
     dataset: those of the first task stay.
@@ -68,6 +70,7 @@ def task_of(app: App, unit: Unit, root: str) -> CommandTask:
         outputs,
         stem=stem,
         after=app.after,
+        limits=app.limits,
     )
 
 
