@@ -20,6 +20,7 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
+from hyperslab.plan.commanded import digest_of
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
@@ -63,8 +64,10 @@ def record(plan: Plan) -> dict[str, Any]:
         "suffix": _suffix(plan),
     }
     if plan.stages[0].job.commands is not None:
-        later = plan.stages[1:]
-        tasks["then"] = [stage.job.label(task) for stage in later for task in stage.tasks]
+        later = [task.command for stage in plan.stages[1:] for task in stage.tasks]
+        commands = [command for command in later if command is not None]
+        tasks["then"] = [command.label for command in commands]
+        tasks["then_digests"] = list(map(digest_of, commands))
     return plan.record() | tasks | {"boot": boot_id()}
 
 
@@ -274,7 +277,8 @@ def _matching(
     step = kept["tasks"]
     own_step = now["tasks"]
     stages = 1
-    if sum(own >= 0 for own in first.values()) == step == own_step:
+    is_same_later = kept.get("then_digests") == now.get("then_digests")
+    if is_same_later and sum(own >= 0 for own in first.values()) == step == own_step:
         # a later stage rests on the result of all of the first
         stages = len(plan.stages)
     ids: dict[int, int] = {}

@@ -130,8 +130,7 @@ def _summary(pipeline: Pipeline, end: Execute) -> dict[str, Any]:
 
 def _source_of(task: CommandTask) -> ArraySource:
     """The array that stands for a command. Raises UsageError for inputs that are not there."""
-    words = [word for word in task.argv if word not in task.limits]
-    digest = hashlib.sha256(json.dumps([words, task.inputs, task.outputs]).encode())
+    digest = hashlib.sha256(digest_of(task).encode())
     nbytes = 0
     for path in task.inputs:
         for name, size, mtime_ns in _states(path, task.label):
@@ -142,6 +141,13 @@ def _source_of(task: CommandTask) -> ArraySource:
     return replace(
         source, url=os.path.abspath(place), nbytes_stored=nbytes, version=digest.hexdigest()
     )
+
+
+def digest_of(task: CommandTask) -> str:
+    """What differs between two commands, of which a run that is resumed repeats one."""
+    words = [word for word in task.argv if word not in task.limits]
+    said = json.dumps([words, task.inputs, task.outputs])
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def _states(path: str, label: str) -> Iterator[tuple[str, int, int]]:

@@ -139,6 +139,10 @@ def test_both_levels_of_a_command(tmp_path: Path) -> None:
     assert done.code == 0, done
     assert (out / "all.txt").read_bytes() == b"x" * 18
     assert f"{home}\n" in call("logs", out, "group").out
+    again = call(*line, "--group-app", "cp -r {results}/sub-1 {out}/first", "--resume")
+    assert again.code == 0, again
+    assert "1 task in" in again.out
+    assert (out / "first/anat/sub-1_copy.nii.gz").is_file()
 
 
 @pytest.mark.parametrize(
