@@ -86,6 +86,7 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
             if not accept_changed_function:
                 _require_same_code(directory, kept, plan)
         if has_results or _is_same_job(kept, plan):
+            _mark_kept(folder, kept)
             needed = _needed(folder, kept, plan, has_results)
             ids = _matching(directory, kept, now, plan, needed)
             found.append(
@@ -164,6 +165,7 @@ def _suffix(plan: Plan) -> str:
 
 def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
     first, count = _extents(plan)
+    kept = {task.whole for task in plan.stages[0].tasks if task.command and task.command.is_kept}
     sets = list(plan.inputs.values())
     for index, whole in enumerate(sets[0].wholes):
         members = [
@@ -178,6 +180,7 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
             "cut": hashlib.sha256(cut.encode()).hexdigest(),
             "first": first.get(index, 0),
             "tasks": count.get(index, 0),
+            "kept": index in kept,
             "broken": any(source.broken for source, _ in members),
             "states": [_state(source) for source, _ in members],
         }
@@ -298,13 +301,24 @@ def _same_tasks(
     changed = {position for position, (before, now) in enumerate(states) if before != now}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
     ids = {there: task.id for there, task in enumerate(tasks, kept["first"])}
-    if not changed:
+    if not changed or own["kept"] or kept.get("kept"):
         return ids
     positions = _positions(plan, index)
     for there, task in enumerate(tasks, kept["first"]):
         if changed & set(_sources_of(task, positions)):
             ids[there] = ~task.id
     return ids
+
+
+def _mark_kept(folder: Path, kept: dict[str, Any]) -> None:
+    """Say of each whole that a submission was to keep whether it has left alone what was there."""
+    marked = [whole for whole in kept["wholes"] if whole.get("kept")]
+    if not marked:
+        return
+    attempted = {outcome.task for outcome in Tail(folder).poll()}
+    for whole in marked:
+        tasks = range(whole["first"], whole["first"] + whole["tasks"])
+        whole["kept"] = attempted.isdisjoint(tasks)
 
 
 def _positions(plan: Plan, index: int) -> dict[tuple[int, int], int]:

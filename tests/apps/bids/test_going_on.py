@@ -44,6 +44,9 @@ class Calls:
         where = (self._home, self._out, "participant")
         return call_front(*where, *words, *last, capsys=self._capsys)
 
+    def content(self, name: str) -> bytes:
+        return (self._out / name).read_bytes()
+
     def made(self) -> list[str]:
         """Results by the labels in their names."""
         names = [name for name in files_of(self._out) if name.startswith("sub-")]
@@ -111,6 +114,24 @@ def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path)
     assert (failed.code, "sub-10" in failed.err) == (1, True)
     listed = json.loads(call("logs", out, "--json").out)
     assert [one["task"] for one in listed].count("sub-10") == 2
+
+
+def test_images_of_others_that_have_changed_or_are_gone(
+    calls: Calls, home: Path, tmp_path: Path
+) -> None:
+    """As those of datalad, which are fetched and dropped around each call."""
+    assert calls("--participant-label", 1, 10).code == 0
+    make(home, t1w("1"), content=b"another")
+    away = (home / t1w("10")).rename(tmp_path / "away")
+    (home / t1w("10")).symlink_to("../.git/annex/objects/none")
+    done = calls("--participant-label", 2)
+    assert done.code == 0, done
+    assert calls.content("sub-1/anat/sub-1_copy.nii.gz") == b"not looked at"
+    assert calls("--participant-label", 1).code == 0
+    assert calls.content("sub-1/anat/sub-1_copy.nii.gz") == b"another"
+    away.rename(home / t1w("10"))
+    assert "0 tasks in" in calls("--participant-label", 1, 10).out
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
 
 
 def test_brains_after_the_driver_was_killed(

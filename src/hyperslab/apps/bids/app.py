@@ -51,9 +51,9 @@ class App:
     """
 
 
-def task_of(app: App, unit: Unit, root: str) -> CommandTask:
+def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTask:
     """The task that runs the commands of an app over a unit, one after the other; the first one
-    that fails is the last one.
+    that fails is the last one. `is_kept` says that what it made stays, whatever has changed.
     """
     commands = app.commands(unit, root)
     outputs = tuple(name for command in commands for name in command.outputs)
@@ -71,6 +71,7 @@ def task_of(app: App, unit: Unit, root: str) -> CommandTask:
         stem=stem,
         after=app.after,
         limits=app.limits,
+        is_kept=is_kept,
     )
 
 

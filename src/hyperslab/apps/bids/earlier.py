@@ -1,6 +1,7 @@
 """What earlier runs into the same directory have done, which a run for other participants keeps.
 
 - what has failed stays out: nobody gets the failure of somebody whom they did not ask for
+- what is done is not done again for images that have changed, or are gone, unless it is asked for
 - a participant is done as a whole, or by sessions: what is done in one of these ways is not done
   again in the other one, which would make the same files
 

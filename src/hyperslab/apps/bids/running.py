@@ -94,14 +94,16 @@ def run_participants(
 
     Raises UsageError before anything starts, and what `run_commands` raises.
     """
-    tasks = [*units_of(selection, app)]
+    asked_for = units_of(selection, app)
+    require_content(asked_for)
+    _require_outside(selection, Path(out))
+    tasks = [task_of(app, unit, selection.root) for unit in asked_for]
     if options.resume:
         kind = _kind(selection.asked)
-        tasks += earlier_units(selection.datasets, kind, tasks, Path(out))
-    require_content(tasks)
-    _require_outside(selection, Path(out))
+        others = earlier_units(selection.datasets, kind, asked_for, Path(out))
+        tasks += [task_of(app, unit, selection.root, is_kept=True) for unit in others]
     result = run_commands(
-        (task_of(app, unit, selection.root) for unit in tasks),
+        tasks,
         out,
         options,
         title=f"{app.title} of {selection.root}",
