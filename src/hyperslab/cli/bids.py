@@ -154,7 +154,8 @@ def bids(
     per: Annotated[
         str,
         Opt(
-            help="What a task is: a participant with all its sessions, or a session.",
+            help="What a task is: a participant with all its sessions, or a session, as always with"
+            " --session-label.",
             rich_help_panel=APP,
             **choice(*PER),
         ),

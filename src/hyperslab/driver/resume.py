@@ -20,9 +20,11 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
+from hyperslab.plan.commanded import digest_of
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
+from hyperslab.redaction import redact
 from hyperslab.units import show_count, show_list
 
 _NOUNS = {
@@ -62,8 +64,10 @@ def record(plan: Plan) -> dict[str, Any]:
         "suffix": _suffix(plan),
     }
     if plan.stages[0].job.commands is not None:
-        later = plan.stages[1:]
-        tasks["then"] = [stage.job.label(task) for stage in later for task in stage.tasks]
+        later = [task.command for stage in plan.stages[1:] for task in stage.tasks]
+        commands = [command for command in later if command is not None]
+        tasks["then"] = [command.label for command in commands]
+        tasks["then_digests"] = list(map(digest_of, commands))
     return plan.record() | tasks | {"boot": boot_id()}
 
 
@@ -82,11 +86,23 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
             if not accept_changed_function:
                 _require_same_code(directory, kept, plan)
         if has_results or _is_same_job(kept, plan):
-            ids = _matching(directory, kept, now, plan, has_results)
+            _mark_kept(folder, kept)
+            needed = _needed(folder, kept, plan, has_results)
+            ids = _matching(directory, kept, now, plan, needed)
             found.append(
                 Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
             )
     return found
+
+
+def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
+    """Names of the wholes that a submission has done a task of; `kept` is its plan."""
+    done = {outcome.task for outcome in Tail(folder).poll() if outcome.status == "done"}
+    return {
+        whole["name"]
+        for whole in kept["wholes"]
+        if not done.isdisjoint(range(whole["first"], whole["first"] + whole["tasks"]))
+    }
 
 
 def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
@@ -149,6 +165,7 @@ def _suffix(plan: Plan) -> str:
 
 def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
     first, count = _extents(plan)
+    kept = {task.whole for task in plan.stages[0].tasks if task.command and task.command.is_kept}
     sets = list(plan.inputs.values())
     for index, whole in enumerate(sets[0].wholes):
         members = [
@@ -163,6 +180,7 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
             "cut": hashlib.sha256(cut.encode()).hexdigest(),
             "first": first.get(index, 0),
             "tasks": count.get(index, 0),
+            "kept": index in kept,
             "broken": any(source.broken for source, _ in members),
             "states": [_state(source) for source, _ in members],
         }
@@ -199,7 +217,7 @@ def _require_same_job(
     if not _is_same_job(kept, plan):
         before = kept["summary"]
         differs = [
-            _NOUNS.get(key, key)
+            _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()
             if before.get(key) != value and key != "sources"
         ]
@@ -208,6 +226,13 @@ def _require_same_job(
             f" {show_list(differs or ['parameters'])}; choose another output, or remove them with"
             f" 'hyperslab clean --all {directory.place}'"
         )
+
+
+def _was(key: str, before: Any) -> str:
+    """What was asked for of a run before, where that is told in few words."""
+    if key == "command" and before:
+        return f", which was '{redact(before)}'"
+    return ""
 
 
 def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:
@@ -220,15 +245,26 @@ def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan
         )
 
 
+def _needed(folder: Path, kept: dict[str, Any], plan: Plan, has_results: bool) -> set[str]:
+    """Names of the wholes of a submission that have to be among the sources: all of them, once it
+    has results; of commands, which make nothing together, those that have one.
+    """
+    if not has_results:
+        return set()
+    if plan.stages[0].job.commands is not None:
+        return done_wholes(folder, kept)
+    return {whole["name"] for whole in kept["wholes"]}
+
+
 def _matching(
     directory: RunDirectory,
     kept: dict[str, Any],
     now: dict[str, Any],
     plan: Plan,
-    has_results: bool,
+    needed: set[str],
 ) -> dict[int, int]:
-    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for results without
-    a place here.
+    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for wholes that are
+    needed and have no place here.
     """
     here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
     first: dict[int, int] = {}
@@ -236,7 +272,7 @@ def _matching(
         index, own = here.get(whole["name"], (-1, {"cut": ""}))
         if own["cut"] == whole["cut"]:
             first |= _same_tasks(plan, index, whole, own)
-        elif has_results and not whole["broken"]:
+        elif whole["name"] in needed and not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.place} is no longer among the sources, or"
                 " has another shape; choose another output"
@@ -244,7 +280,8 @@ def _matching(
     step = kept["tasks"]
     own_step = now["tasks"]
     stages = 1
-    if sum(own >= 0 for own in first.values()) == step == own_step:
+    is_same_later = kept.get("then_digests") == now.get("then_digests")
+    if is_same_later and sum(own >= 0 for own in first.values()) == step == own_step:
         # a later stage rests on the result of all of the first
         stages = len(plan.stages)
     ids: dict[int, int] = {}
@@ -264,13 +301,24 @@ def _same_tasks(
     changed = {position for position, (before, now) in enumerate(states) if before != now}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
     ids = {there: task.id for there, task in enumerate(tasks, kept["first"])}
-    if not changed:
+    if not changed or own["kept"] or kept.get("kept"):
         return ids
     positions = _positions(plan, index)
     for there, task in enumerate(tasks, kept["first"]):
         if changed & set(_sources_of(task, positions)):
             ids[there] = ~task.id
     return ids
+
+
+def _mark_kept(folder: Path, kept: dict[str, Any]) -> None:
+    """Say of each whole that a submission was to keep whether it has left alone what was there."""
+    marked = [whole for whole in kept["wholes"] if whole.get("kept")]
+    if not marked:
+        return
+    attempted = {outcome.task for outcome in Tail(folder).poll()}
+    for whole in marked:
+        tasks = range(whole["first"], whole["first"] + whole["tasks"])
+        whole["kept"] = attempted.isdisjoint(tasks)
 
 
 def _positions(plan: Plan, index: int) -> dict[tuple[int, int], int]:

@@ -65,6 +65,16 @@ class CommandTask:
     when it fails or is ended; with the same placeholders.
     """
 
+    limits: tuple[str, ...] = ()
+    """Words of `argv` that limit what it may use, such as --memory=8G, and change nothing that it
+    makes: a resumed run does not repeat tasks that have other ones.
+    """
+
+    is_kept: bool = False
+    """Whether a resumed run keeps what it has made, although the command or its inputs have changed
+    since, or are gone.
+    """
+
     def owns(self, name: str) -> bool:
         """Whether no other task may make a file of this name."""
         if not self.stem:

@@ -130,17 +130,33 @@ def _summary(pipeline: Pipeline, end: Execute) -> dict[str, Any]:
 
 def _source_of(task: CommandTask) -> ArraySource:
     """The array that stands for a command. Raises UsageError for inputs that are not there."""
-    digest = hashlib.sha256(json.dumps([task.argv, task.inputs, task.outputs]).encode())
+    digest = hashlib.sha256(digest_of(task).encode())
     nbytes = 0
-    for path in task.inputs:
-        for name, size, mtime_ns in _states(path, task.label):
-            digest.update(f"\0{name}\0{size}\0{mtime_ns}".encode(errors="surrogateescape"))
-            nbytes += size
+    for name, size, mtime_ns in _states_of_inputs(task):
+        digest.update(f"\0{name}\0{size}\0{mtime_ns}".encode(errors="surrogateescape"))
+        nbytes += size
     place = next(iter(task.inputs), os.curdir)
     source = memory.open(np.zeros(1, np.uint8))
     return replace(
         source, url=os.path.abspath(place), nbytes_stored=nbytes, version=digest.hexdigest()
     )
+
+
+def digest_of(task: CommandTask) -> str:
+    """What differs between two commands, of which a run that is resumed repeats one."""
+    words = [word for word in task.argv if word not in task.limits]
+    said = json.dumps([words, task.inputs, task.outputs])
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _states_of_inputs(task: CommandTask) -> Iterator[tuple[str, int, int]]:
+    """The states of all inputs, up to the first that is gone where the task is kept."""
+    try:
+        for path in task.inputs:
+            yield from _states(path, task.label)
+    except UsageError:
+        if not task.is_kept:
+            raise
 
 
 def _states(path: str, label: str) -> Iterator[tuple[str, int, int]]:

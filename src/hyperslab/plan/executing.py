@@ -19,19 +19,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
 from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Ended, Refused
+from hyperslab.plan.collecting import collected, tell_left_out
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
 from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
 from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
 from hyperslab.redaction import redact_command
-from hyperslab.storage import fence, renaming
+from hyperslab.storage import fence
 from hyperslab.storage.beside import beside
-from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.staging.area import OUTPUTS
 from hyperslab.storage.staging.room import Room
 from hyperslab.trace import Phase, note, span
@@ -153,9 +152,10 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.ran = _ran(words, ended, log)
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
-    state.outputs = _collected(places.out)
+    state.outputs = collected(places.out)
+    nbytes = ended.nbytes + tell_left_out(places.out, ended)
     _require_outputs(command, ended, state.outputs)
-    state.ran = replace(state.ran, place=str(places.out))
+    state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out))
     state.is_staged = True
 
 
@@ -199,33 +199,6 @@ def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
         ended.offset,
         ended.nbytes,
     )
-
-
-def _collected(out: Path) -> tuple[Written, ...]:
-    """What a command has left in its private folder, on storage; named from there on. Raises
-    CommandFailed for what is no file.
-    """
-    with span("write") as mark:
-        found = []
-        for top, folders, names in os.walk(out):
-            folders.sort()
-            for name in sorted(names):
-                found.append(_settled(out, Path(top, name)))
-                mark.nbytes += found[-1].nbytes
-    return tuple(found)
-
-
-def _settled(out: Path, path: Path) -> Written:
-    name = path.relative_to(out).as_posix()
-    about = path.lstat()
-    if not stat.S_ISREG(about.st_mode):
-        raise CommandFailed(
-            "NoFile", f"it has left {name} in {{out}}, which is no file: let it write files", ""
-        )
-    if name.partition("/")[0] == FOLDER:
-        raise CommandFailed("ReservedName", f"{name}: the records of runs have this name", "")
-    renaming.synchronise(path)
-    return Written(name, about.st_size, checksums.of_file(path))
 
 
 def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]) -> None:

@@ -16,7 +16,7 @@ from tests.apps.bids.heads import two_millimetres
 from tests.system.end_to_end.command import ROOT, Finished, call, values_of
 
 COPY = "cp {t1w} {out}/{prefix}_copy.nii.gz"
-OF_LABELS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
+OF_WHOLE = "sh -c 'grep --quiet whole {t1w} && cp {t1w} {out}/{prefix}_copy.nii.gz'"
 
 
 def call_front(*arguments: object, capsys: pytest.CaptureFixture[str]) -> Finished:
@@ -55,10 +55,11 @@ def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
 
 
 def test_a_participant_that_fails_stops_no_other_one(tmp_path: Path) -> None:
-    home = make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2"))
+    home = make(tmp_path / "data", t1w("1"), t1w("2"), content=b"whole")
+    make(home, t1w("10"), content=b"cut short")
     out = tmp_path / "out"
-    line = ("bids", home, out, "participant", "--engine", "threads", "--retries", "0", "--app")
-    done = call(*line, OF_LABELS, "--keep-going")
+    line = ("bids", home, out, "participant", "--engine", "threads", "--app", OF_WHOLE)
+    done = call(*line, "--retries", "0", "--keep-going")
     assert done.code == 1
     assert "sub-10" in done.err
     assert "1 of 3 tasks failed" in done.err
@@ -67,7 +68,8 @@ def test_a_participant_that_fails_stops_no_other_one(tmp_path: Path) -> None:
         "sub-1/anat/sub-1_copy.nii.gz",
         "sub-2/anat/sub-2_copy.nii.gz",
     ]
-    again = call(*line, OF_LABELS.replace("10", "11"), "--resume")
+    make(home, t1w("10"), content=b"whole")
+    again = call(*line, "--resume")
     assert again.code == 0, again
     assert "sub-10/anat/sub-10_copy.nii.gz" in files_of(out)
 
@@ -138,6 +140,10 @@ def test_both_levels_of_a_command(tmp_path: Path) -> None:
     assert done.code == 0, done
     assert (out / "all.txt").read_bytes() == b"x" * 18
     assert f"{home}\n" in call("logs", out, "group").out
+    again = call(*line, "--group-app", "cp -r {results}/sub-1 {out}/first", "--resume")
+    assert again.code == 0, again
+    assert "1 task in" in again.out
+    assert (out / "first/anat/sub-1_copy.nii.gz").is_file()
 
 
 @pytest.mark.parametrize(

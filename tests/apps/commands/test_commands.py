@@ -194,7 +194,7 @@ def test_failures_say_why_and_leave_nothing(tmp_path: Path) -> None:
         "signal": "ended by signal 11 (SIGSEGV), and it printed nothing",
         "nothing": "exit status 0, but it has written nothing to {out}: fine",
         "missing": "exit status 0, but it has not made z.txt, and it printed nothing",
-        "link": "it has left link in {out}, which is no file: let it write files",
+        "link": "it has left link in {out}, a link to what is no file of {out}: let it write files",
         "records": ".hyperslab/x: the records of runs have this name",
     }
     assert names(tmp_path / "out") == ["a/b/c"]

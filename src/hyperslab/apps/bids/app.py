@@ -36,6 +36,8 @@ class App:
     title: str
     commands: Callable[[Unit, str], list[Command]]
     "Commands for a unit of the dataset, or collection, in a folder."
+    identity: str
+    "What it is, in words by which a run that is resumed tells it from any other app."
     generated_by: tuple[Mapping[str, Any], ...] = ()
     "What a dataset says of what made it, beside hyperslab (BIDS 1.11, GeneratedBy)."
     needs_images: bool = True
@@ -44,15 +46,17 @@ class App:
     "Further files whose change makes what was done outdated, such as the source of a function."
     after: tuple[str, ...] = ()
     "A command that removes what others leave outside of their processes, as CommandTask has it."
+    limits: tuple[str, ...] = ()
+    "Words of its commands that limit what they may use, as CommandTask has them."
     writes_of_dataset: bool = False
     """Whether it also writes files that are of no participant, such as the description of the
     dataset: those of the first task stay.
     """
 
 
-def task_of(app: App, unit: Unit, root: str) -> CommandTask:
+def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTask:
     """The task that runs the commands of an app over a unit, one after the other; the first one
-    that fails is the last one.
+    that fails is the last one. `is_kept` says that what it made stays, whatever has changed.
     """
     commands = app.commands(unit, root)
     outputs = tuple(name for command in commands for name in command.outputs)
@@ -69,6 +73,8 @@ def task_of(app: App, unit: Unit, root: str) -> CommandTask:
         outputs,
         stem=stem,
         after=app.after,
+        limits=app.limits,
+        is_kept=is_kept,
     )
 
 

@@ -23,7 +23,8 @@ def brain_app(extractor: str = brain.AUTO, fraction: float = FRACTION) -> App:
             for place, image in enumerate(unit.images)
         ]
 
-    return App("Brain extraction", commands, brain.generated_by(which))
+    identity = f"brain --brain-extractor {which} --fraction {fraction:g}"
+    return App("Brain extraction", commands, identity, brain.generated_by(which))
 
 
 def brain_names(image: File, root: str) -> tuple[str, str]:

@@ -36,7 +36,7 @@ def function_app(target: str) -> App:
 
     about = {"Name": reference.name, "Description": f"Function of Python, {target}"}
     files = tuple(path for path, _ in reference.files)
-    return App(reference.name, commands, (about,), files=files)
+    return App(reference.name, commands, reference.target, (about,), files=files)
 
 
 def main(arguments: Sequence[str]) -> None:

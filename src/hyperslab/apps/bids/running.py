@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
@@ -15,6 +16,7 @@ from hyperslab.apps.bids.description import (
     read_description,
     save_description,
 )
+from hyperslab.apps.bids.earlier import earlier_units
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.table import site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, require_content, units
@@ -26,7 +28,6 @@ from hyperslab.apps.bids.wanted import (
     read_filters,
 )
 from hyperslab.apps.commands.running import run_commands
-from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.errors import FormatError, UsageError
@@ -68,7 +69,7 @@ def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
         read_description(dataset.folder)
     participants = choose_participants(datasets, asked.participant_labels)
     sessions = choose_sessions(participants, asked.session_labels)
-    found = list(units(sessions, _kind(asked), asked.per))
+    found = list(units(sessions, _kind(asked), _per(asked)))
     return Selection(
         os.path.abspath(bids_dir),
         asked,
@@ -93,16 +94,20 @@ def run_participants(
 
     Raises UsageError before anything starts, and what `run_commands` raises.
     """
-    tasks = [*units_of(selection, app)]
-    if options.resume:
-        tasks += _earlier_units(selection, app, Path(out))
-    require_content(tasks, app.needs_images)
+    asked_for = units_of(selection, app)
+    require_content(asked_for, app.needs_images)
     _require_outside(selection, Path(out))
+    tasks = [task_of(app, unit, selection.root) for unit in asked_for]
+    if options.resume:
+        kind = _kind(selection.asked)
+        others = earlier_units(selection.datasets, kind, asked_for, Path(out))
+        tasks += [task_of(app, unit, selection.root, is_kept=True) for unit in others]
     result = run_commands(
-        (task_of(app, unit, selection.root) for unit in tasks),
+        tasks,
         out,
         options,
         title=f"{app.title} of {selection.root}",
+        template=_template(selection.asked, app),
         progress=progress,
         check=False,
         then=then,
@@ -147,18 +152,13 @@ def units_of(selection: Selection, app: App) -> Sequence[Unit]:
     return selection.units
 
 
-def _earlier_units(selection: Selection, app: App, out: Path) -> list[Unit]:
-    """Units of earlier runs into the same directory that are not among those that are asked for
-    now; what is done of them is not done again.
+def _per(asked: Asked) -> Per:
+    """What a task is: a session where some of these are asked for, so that another call for others
+    adds to what it makes.
     """
-    plans = RunDirectory(out.absolute()).plans()
-    labels = {whole["name"] for _, plan in plans for whole in plan.get("wholes", ())}
-    labels -= {unit.label for unit in units_of(selection, app)}
-    if not labels:
-        return []
-    everybody = replace(selection.asked, participant_labels=(), session_labels=())
-    found = units_of(select(selection.root, everybody), app)
-    return [unit for unit in found if unit.label in labels]
+    if asked.session_labels:
+        return "session"
+    return asked.per
 
 
 def _kind(asked: Asked) -> Kind:
@@ -168,6 +168,14 @@ def _kind(asked: Asked) -> Kind:
     if "t1w" not in filters:
         raise FormatError(f'{asked.filter_file}: has no filter "t1w", which says what is wanted')
     return filters["t1w"]
+
+
+def _template(asked: Asked, app: App) -> str:
+    """What makes the results, and of which images: with another one a run is another one."""
+    kind = _kind(asked)
+    if kind == T1W or not app.needs_images:
+        return app.identity
+    return f"{app.identity} of {json.dumps(asdict(kind), sort_keys=True)}"
 
 
 def _require_outside(selection: Selection, out: Path) -> None:

@@ -48,7 +48,7 @@ def words_app(words: Sequence[str], about: Mapping[str, str], files: tuple[str, 
             return [_filled(words, unit, root)]
         return [_filled(words, unit, root, place) for place in range(len(unit.images))]
 
-    return App(about["Name"], commands, (about,), IMAGE in named, files)
+    return App(about["Name"], commands, about["Description"], (about,), IMAGE in named, files)
 
 
 def group_words(template: str, root: str, results: str) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ def run_commands(
     options: Options | None = None,
     *,
     title: str = "",
+    template: str = "",
     progress: Progress | None = None,
     check: bool = True,
     then: Iterable[CommandTask] = (),
@@ -46,7 +47,9 @@ def run_commands(
 ) -> Result:
     """Run commands as tasks and return outputs, trace and summary, as `run` does for functions.
 
-    `out` is the output directory, `title` what the run is called on its page. `then` are commands
+    `out` is the output directory, `title` what the run is called on its page, and
+    `template` what all commands were made of: with another one a run that is resumed is another
+    run, and refused. `then` are commands
     that begin when all others have ended, and read what these have made in `out`: not at all where
     some have failed, unless `despite_failures`. `levels` is what the page calls both. `settings`
     are those of Options, such as `engine="dask-futures", workers=4, retries=2, resume=True`. Raises
@@ -60,6 +63,7 @@ def run_commands(
         list(tasks),
         options,
         title,
+        template,
         then=tuple(then),
         despite_failures=despite_failures,
         levels=levels,

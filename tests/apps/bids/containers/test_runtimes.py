@@ -236,6 +236,18 @@ def test_a_runtime_that_does_not_answer(programs: Path, monkeypatch: pytest.Monk
         remove_left(Container(NAME, "docker"), "/out")
 
 
+def test_what_is_done_is_not_repeated_within_other_limits(
+    home: Path, programs: Path, tmp_path: Path
+) -> None:
+    log = install(programs, "podman")
+    for label, size in {1: "1GB", 10: "2GB"}.items():
+        asked = ("--container", NAME, "--container-memory", size, "--participant-label", label)
+        done = bids(home, tmp_path / "out", "participant", *asked, "--resume")
+        assert done.code == 0, done
+    memory = [word for words in words_of(log, "run") for word in words if "--memory=" in word]
+    assert memory == ["--memory=1000000000", "--memory=2000000000"]
+
+
 def test_memory_of_all_containers_together(
     home: Path, programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

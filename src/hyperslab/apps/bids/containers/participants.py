@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,12 @@ def container_app(asked: Container, out: str) -> App:
     return App(
         name_of(asked.image),
         commands,
+        _identity(asked),
         (generated_by(asked),),
         needs_images=False,
         files=files,
         after=asked.remove_words(),
+        limits=asked.limit_words(),
         writes_of_dataset=True,
     )
 
@@ -67,6 +70,12 @@ def name_of(image: str) -> str:
     if is_file(image):
         return os.path.splitext(last)[0]
     return last.partition("@")[0].partition(":")[0]
+
+
+def _identity(asked: Container) -> str:
+    """The image, also by what the runtime knows it by, and the words for the app."""
+    image = (asked.runtime, asked.image, asked.identity)
+    return shlex.join((*filter(None, image), *asked.arguments))
 
 
 def _version_of(image: str) -> str:

@@ -100,13 +100,19 @@ class Container:
         words.append(f"--env=TMPDIR={WORK}")
         if self.user:
             words.append(f"--user={self.user}")
+        words += self.limit_words()
+        options = map(literal, self.options)
+        image = literal(self.identity or self.image)
+        return (*words, *options, image, *app, *map(literal, self.arguments))
+
+    def limit_words(self) -> tuple[str, ...]:
+        """Words that limit what the container may use."""
+        words = []
         if self.memory_nbytes is not None:
             words.append(f"--memory={self.memory_nbytes}")
         if self.cpus is not None:
             words.append(f"--cpus={self.cpus:g}")
-        options = map(literal, self.options)
-        image = literal(self.identity or self.image)
-        return (*words, *options, image, *app, *map(literal, self.arguments))
+        return tuple(words)
 
     def remove_words(self) -> tuple[str, ...]:
         """The command that removes the container of an attempt; () where there is no need."""

@@ -1,0 +1,77 @@
+"""What earlier runs into the same directory have done, which a run for other participants keeps.
+
+- what has failed stays out: nobody gets the failure of somebody whom they did not ask for
+- what is done is not done again for images that have changed, or are gone, unless it is asked for
+- a participant is done as a whole, or by sessions: what is done in one of these ways is not done
+  again in the other one, which would make the same files
+
+Held by tests/apps/bids/test_going_on.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hyperslab.apps.bids.dataset import Dataset
+from hyperslab.apps.bids.unit import Per, Unit, units
+from hyperslab.apps.bids.wanted import Kind, choose_sessions
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.resume import done_wholes
+from hyperslab.errors import UsageError
+
+
+def earlier_units(
+    datasets: Sequence[Dataset], kind: Kind, asked_for: Sequence[Unit], out: Path
+) -> list[Unit]:
+    """Units that runs into `out` have done, and that are not asked for now. Raises UsageError where
+    they have done in the other way what is asked for.
+    """
+    done = _done(out)
+    _require_same_way(asked_for, done, out)
+    others = done - {unit.label for unit in asked_for}
+    return [unit for unit in _of_both_ways(datasets, kind, others) if unit.label in others]
+
+
+def _done(out: Path) -> set[str]:
+    """Labels of what is done."""
+    labels: set[str] = set()
+    for folder, plan in RunDirectory(out.absolute()).plans():
+        labels |= done_wholes(folder, plan)
+    return labels
+
+
+def _of_both_ways(datasets: Sequence[Dataset], kind: Kind, labels: set[str]) -> Iterable[Unit]:
+    """Units of the participants whom some labels are of, by sessions where these are."""
+    names = {_participant(label) for label in labels}
+    ways: dict[Per, list[str]] = {
+        "participant": [name for name in names if name in labels],
+        "session": [name for name in names if name not in labels],
+    }
+    for per, wanted in ways.items():
+        chosen = [one for dataset in datasets for one in dataset.participants if one.name in wanted]
+        yield from units(choose_sessions(chosen, ()), kind, per)
+
+
+def _participant(label: str) -> str:
+    """The participant of a unit, such as BNU_1/sub-01 of BNU_1/sub-01_ses-2."""
+    site, stem = os.path.split(label)
+    return os.path.join(site, stem.partition("_")[0])
+
+
+def _require_same_way(asked_for: Sequence[Unit], done: set[str], out: Path) -> None:
+    """Raise UsageError for a participant who is done in the other way than is asked for."""
+    by_session = {_participant(label) for label in done} - done
+    for unit in asked_for:
+        name = unit.participant.name
+        if unit.label == name and name in by_session:
+            raise UsageError(
+                f"{out}: {name} is done there by sessions: add --per session, or give another"
+                " OUT_DIR"
+            )
+        if unit.label != name and name in done:
+            raise UsageError(
+                f"{out}: {name} is done there as a whole, with all sessions: ask for it without"
+                " --session-label and --per session, or give another OUT_DIR"
+            )

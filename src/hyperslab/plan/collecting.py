@@ -1,0 +1,102 @@
+"""Collecting: what a command has left in its private folder.
+
+- results are files; a link to one of them is a file of its own, with the same content
+- links to folders, and empty folders, are left out, and the command's log says so
+- any other link, and what is no file, makes the task fail
+
+Held by tests/apps/commands/test_command_links.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from hyperslab.blocks import checksums
+from hyperslab.blocks.writing import Written
+from hyperslab.machine.spawner import Ended
+from hyperslab.plan.failing import CommandFailed
+from hyperslab.storage import renaming
+from hyperslab.storage.replacement import FOLDER
+from hyperslab.trace import span
+
+_NAMED = 10
+"Names that a log lists."
+
+
+def collected(out: Path) -> tuple[Written, ...]:
+    """What a command has left in its private folder, on storage; named from there on. Raises
+    CommandFailed for what is no file.
+    """
+    with span("write") as mark:
+        found = []
+        for top, folders, names in os.walk(out):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(top, name)
+                _follow(out, path)
+                found.append(_settled(out, path))
+                mark.nbytes += found[-1].nbytes
+    return tuple(found)
+
+
+def tell_left_out(out: Path, ended: Ended) -> int:
+    """Write to the command's log what of its private folder becomes no result; bytes written."""
+    found = list(_left_out(out))
+    if not found:
+        return 0
+    listed = ", ".join(found[:_NAMED])
+    if len(found) > _NAMED:
+        listed += f" and {len(found) - _NAMED} more"
+    text = f"\nhyperslab: is no file, and left out: {listed}\n".encode(errors="replace")
+    with Path(ended.log).open("ab") as log:
+        return log.write(text)
+
+
+def _follow(out: Path, path: Path) -> None:
+    """Put a file in the place of a link to it."""
+    if not path.is_symlink():
+        return
+    target = Path(os.path.realpath(path))
+    if not target.is_relative_to(os.path.realpath(out)) or not target.is_file():
+        return
+    path.unlink()
+    try:
+        os.link(target, path)
+    except OSError:  # as of a file system without links
+        shutil.copy2(target, path)
+
+
+def _settled(out: Path, path: Path) -> Written:
+    name = path.relative_to(out).as_posix()
+    about = path.lstat()
+    if stat.S_ISLNK(about.st_mode):
+        raise CommandFailed(
+            "NoFile",
+            f"it has left {name} in {{out}}, a link to what is no file of {{out}}: let it write"
+            " files",
+            "",
+            permanent=True,
+        )
+    if not stat.S_ISREG(about.st_mode):
+        raise CommandFailed(
+            "NoFile", f"it has left {name} in {{out}}, which is no file: let it write files", ""
+        )
+    if name.partition("/")[0] == FOLDER:
+        raise CommandFailed("ReservedName", f"{name}: the records of runs have this name", "")
+    renaming.synchronise(path)
+    return Written(name, about.st_size, checksums.of_file(path))
+
+
+def _left_out(out: Path) -> Iterator[str]:
+    for top, folders, _ in os.walk(out):
+        folders.sort()
+        for path in (Path(top, folder) for folder in folders):
+            name = path.relative_to(out).as_posix()
+            if path.is_symlink():
+                yield f"{name} (a link to a folder)"
+            elif not any(path.iterdir()):
+                yield f"{name} (an empty folder)"

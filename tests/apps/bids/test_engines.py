@@ -1,0 +1,63 @@
+"""The brain of a real head, found by commands on engines that start processes of other systems."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.apps.bids.datasets import t1w
+from tests.apps.bids.heads import two_millimetres
+from tests.apps.bids.test_running import files_of
+from tests.system.clusters import dask, mpi, spark
+from tests.system.clusters.required import required
+from tests.system.end_to_end.command import call
+
+Made = dict[str, bytes]
+
+
+def without_parallel() -> str:
+    if shutil.which("parallel") is None:
+        return "there is no GNU Parallel here: install the Debian package parallel"
+    return ""
+
+
+ENGINES: dict[str, Callable[[], str]] = {
+    "dask-futures": dask.missing,
+    "gnu-parallel": without_parallel,
+    "mpi": mpi.missing,
+    "spark": spark.missing,
+}
+"What is missing here for each."
+
+
+def extracted(home: Path, out: Path, engine: str) -> Made:
+    """What an engine makes of a dataset, by the names of the files."""
+    line = ("bids", home, out, "participant", "--brain-extractor", "builtin", "--no-report")
+    done = call(*line, "--engine", engine, "--workers", 1)
+    assert done.code == 0, done
+    return {name: (out / name).read_bytes() for name in files_of(out)}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("heads")
+    image = folder / "data" / t1w("1").removesuffix(".gz")
+    image.parent.mkdir(parents=True)
+    image.symlink_to(two_millimetres(folder).path)
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def reference(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return extracted(home, tmp_path_factory.mktemp("made") / "serial", "serial")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_equal_brains(home: Path, reference: Made, tmp_path: Path, engine: str) -> None:
+    required(ENGINES[engine]())
+    made = extracted(home, tmp_path / "out", engine)
+    assert "sub-1/anat/sub-1_desc-brain_mask.nii.gz" in made
+    assert made == reference
