@@ -51,7 +51,7 @@ def _places(shape: tuple[int, ...]) -> tuple[slice, ...]:
     counts = list(shape)
     while math.prod(counts) > MOST_VALUES:
         longest = max(range(len(shape)), key=counts.__getitem__)
-        steps[longest] += 1
+        steps[longest] += max(1, steps[longest] // 8)
         counts[longest] = _count(shape[longest], steps[longest])
     return tuple(slice(step // 2, None, step) for step in steps)
 

@@ -50,7 +50,7 @@ def run_in_lab(
     """
     with cluster_in_lab(spec, engine, threads) as cluster:
         earlier = newest(out)
-        with metered(cluster.lab, cluster.processes) as meter:
+        with metered(cluster.lab, cluster.processes, threads) as meter:
             status = _run(cluster, [*arguments, *cluster.arguments])
         folder = newest(out)
         if folder is None or folder == earlier:
