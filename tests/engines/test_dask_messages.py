@@ -47,8 +47,9 @@ def test_recorder_and_capture_agree(environment: dict[str, str], tmp_path: Path)
     required(_without_tcpdump())
     told = recording.settings(tmp_path / "messages")
     command = [sys.executable, str(PROGRAM)]
-    with _captured(tmp_path / "f.pcap"):
-        subprocess.run(command, env={**environment, **told}, check=True, timeout=100)
+    with _captured(tmp_path / "f.pcap") as prefix:
+        words = [*prefix, *command]
+        subprocess.run(words, env={**environment, **told}, check=True, timeout=100)
     captured = decode(tmp_path / "f.pcap")
     recorded = recording.gathered(tmp_path / "messages")
     assert recorded.meta["processes"] == 3
@@ -85,20 +86,37 @@ def _without_tcpdump() -> str:
 
 
 @contextmanager
-def _captured(path: Path) -> Iterator[None]:
-    """All packets of the loopback interface while the block runs."""
-    command = ["tcpdump", "-i", "lo", "-B", "65536", "--immediate-mode", "-U", "-w", str(path)]
-    process = subprocess.Popen([*command, "tcp"], stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        assert "listening on lo" in said, said
-        yield
-        time.sleep(0.5)  # packets that have arrived are written
-    finally:
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
-    assert "0 packets dropped by kernel" in said, said
+def _captured(path: Path) -> Iterator[list[str]]:
+    """All packets of a network of its own while the block runs; what goes before a command that
+    runs in it.
+    """
+    with _network() as prefix:
+        dump = ["tcpdump", "-i", "lo", "-B", "65536", "--immediate-mode", "-U", "-w", str(path)]
+        process = subprocess.Popen([*prefix, *dump, "tcp"], stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert "listening on lo" in said, said
+            yield prefix
+            time.sleep(0.5)  # packets that have arrived are written
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=20)
+        assert "0 packets dropped by kernel" in said, said
+
+
+@contextmanager
+def _network() -> Iterator[list[str]]:
+    """A network namespace with a loopback interface, in which no other test sends anything."""
+    script = "ip link set lo up && echo up && exec sleep infinity"
+    words = ["unshare", "--net", "sh", "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "up\n"
+        try:
+            yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
+        finally:
+            holder.kill()
 
 
 def _directions(captured: Traffic) -> set[tuple[str, str]]:

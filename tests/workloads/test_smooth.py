@@ -141,7 +141,7 @@ def test_millimetres_need_voxels_of_one_known_size(tmp_path: Path) -> None:
     values = np.zeros((8, 9, 7), np.float32)
     with h5py.File(tmp_path / "plain.h5", "w") as file:
         file["data"] = values
-    for place, source in (("memory:", values), ("plain", tmp_path / "plain.h5")):
+    for place, source in (("array", values), ("plain", tmp_path / "plain.h5")):
         with pytest.raises(UsageError, match=rf"fwhm=6mm: {place}.* how large its voxels are"):
             workloads.build("smooth", Pipeline(source), {"fwhm": "6mm"})
     paths = [tmp_path / "a.nii", tmp_path / "b.nii"]

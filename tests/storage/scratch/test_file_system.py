@@ -104,7 +104,7 @@ def test_a_full_image_is_said_and_what_was_written_stays(here: Path) -> None:  #
     kept = os.urandom(3 * MB)
     (here / "kept").write_bytes(kept)
     with pytest.raises(OSError, match="No space left"):
-        write_synced(here / "large", NBYTES)
+        write_synced(here / "large", 2 * NBYTES)
     assert (here / "kept").read_bytes() == kept
     (here / "large").unlink()
     (here / "again").write_bytes(kept)
@@ -126,8 +126,9 @@ def read_same(descriptor: int, nbytes: int) -> None:
 
 def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noqa: F811
     """What a mapping wrote too late is an error for who reads it, and never something else."""
+    _await_free(here, NBYTES // 4)
     with pytest.raises(OSError, match="No space left"):
-        write_synced(here / "large", NBYTES)
+        write_synced(here / "large", 2 * NBYTES)
     path = here / "mapped"
     with path.open("w+b") as file:
         file.truncate(2 * MB)
@@ -147,7 +148,7 @@ def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noq
 
 
 def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811
-    _await_free(here, NBYTES // 2)
+    _await_free(here, NBYTES // 4)
     tree = here / "tree"
     (tree / "deep" / "er").mkdir(parents=True)
     for number in range(200):
