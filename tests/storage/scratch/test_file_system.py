@@ -79,7 +79,7 @@ def test_room_is_what_was_asked_for_and_comes_back(here: Path) -> None:  # noqa:
 
 def _await_free(place: Path, nbytes: int) -> None:
     """The kernel forgets what is gone a moment after it has answered."""
-    for _ in range(500):
+    for _ in range(3000):
         if free(place) >= nbytes:
             return
         os.sched_yield()
