@@ -148,7 +148,7 @@ def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noq
 
 
 def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811
-    _await_free(here, NBYTES // 4)
+    _await_free(here, NBYTES // 2)
     tree = here / "tree"
     (tree / "deep" / "er").mkdir(parents=True)
     for number in range(200):
