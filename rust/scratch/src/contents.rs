@@ -5,8 +5,8 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
 
 use nix::errno::Errno;
 
@@ -16,6 +16,8 @@ use crate::space::{Given, Space};
 
 /// Blocks in a row of which a hole is made once no file has them.
 const PUNCHED: u64 = (8 << 20) / BLOCK;
+/// Blocks of which a hole is made at once: who needs them waits no longer than for these.
+const PUNCHED_AT_ONCE: u64 = 8 * PUNCHED;
 /// Zeros that are written at once.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
@@ -24,6 +26,8 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 pub struct Contents {
     images: Vec<Image>,
     space: Mutex<Space>,
+    /// Told when blocks of which a hole was made are free again.
+    returned: Condvar,
     blocks: u64,
     has_overflowed: AtomicBool,
 }
@@ -36,7 +40,13 @@ impl Contents {
             space.add(image.blocks);
         }
         let blocks = space.free();
-        Self { images, space: Mutex::new(space), blocks, has_overflowed: AtomicBool::new(false) }
+        Self {
+            images,
+            space: Mutex::new(space),
+            returned: Condvar::new(),
+            blocks,
+            has_overflowed: AtomicBool::new(false),
+        }
     }
 
     /// Blocks that there are.
@@ -141,7 +151,7 @@ impl Contents {
     /// Blocks for a file, to be written from one of its blocks on.
     fn take(&self, blocks: u64, extents: &Extents, block: u64) -> Result<Given, Errno> {
         let at = extents.continuation(block);
-        let given = self.space.lock().unwrap().take(blocks, at).ok_or(Errno::ENOSPC)?;
+        let given = self.take_free(blocks, at).ok_or(Errno::ENOSPC)?;
         let is_first = given.run.start < self.images[0].range().end;
         if !is_first && !self.has_overflowed.swap(true, Ordering::Relaxed) {
             let (full, next) = (&self.images[0], self.image_of(given.run.start));
@@ -149,6 +159,18 @@ impl Contents {
             eprintln!("overflow: the image in {full} is full: files go on in {next}");
         }
         Ok(given)
+    }
+
+    /// Free blocks. Those of which a hole is being made are waited for where no other is free.
+    fn take_free(&self, blocks: u64, at: Option<u64>) -> Option<Given> {
+        let mut space = self.space.lock().unwrap();
+        loop {
+            let given = space.take(blocks, at);
+            if given.is_some() || !space.is_punched() {
+                return given;
+            }
+            space = self.returned.wait(space).unwrap();
+        }
     }
 
     /// Have a range of a file take blocks, those that are new hold zeros.
@@ -236,15 +258,14 @@ impl Contents {
     /// Meanwhile such a run is not free, so that nobody writes there.
     pub fn punch(&self) -> bool {
         loop {
-            let taken = self.space.lock().unwrap().take_used(PUNCHED);
+            let taken = self.space.lock().unwrap().take_used(PUNCHED, PUNCHED_AT_ONCE);
             let Some(run) = taken else { return true };
-            let punched = self.image_of(run.start).punch(run);
-            let mut space = self.space.lock().unwrap();
-            if punched.is_err() {
-                space.give_back(run);
+            let is_hole = self.image_of(run.start).punch(run).is_ok();
+            self.space.lock().unwrap().give_back_punched(run, is_hole);
+            self.returned.notify_all();
+            if !is_hole {
                 return false;
             }
-            space.give_back_fresh(run);
         }
     }
 }
@@ -342,7 +363,24 @@ mod tests {
         let mut extents = written(&contents, 0, &vec![1; (PUNCHED * BLOCK) as usize]);
         contents.cut(&mut extents, 0).unwrap();
         assert!(contents.punch());
-        assert!(contents.space.lock().unwrap().take_used(1).is_none());
+        assert!(contents.space.lock().unwrap().take_used(1, 1).is_none());
         assert_eq!(contents.free(), 2 * PUNCHED);
+    }
+    #[test]
+    fn who_writes_while_holes_are_made_finds_room() {
+        let folder = TempDir::new().unwrap();
+        let contents = contents(&folder, &[2 * PUNCHED]);
+        let mut gone = written(&contents, 0, &vec![1; (2 * PUNCHED * BLOCK) as usize]);
+        contents.cut(&mut gone, 0).unwrap();
+        let taken = contents.space.lock().unwrap().take_used(1, u64::MAX).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| written(&contents, 0, b"abc"));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!writer.is_finished());
+            contents.space.lock().unwrap().give_back_punched(taken, true);
+            contents.returned.notify_all();
+            assert_eq!(writer.join().unwrap().blocks(), 1);
+        });
+        assert_eq!(contents.free(), 2 * PUNCHED - 1);
     }
 }

@@ -77,6 +77,8 @@ pub struct Space {
     used: Runs,
     /// Runs of which nothing is in the directory beneath.
     fresh: Runs,
+    /// Blocks of which holes are being made: nobody has them, and nobody may write there yet.
+    punched: u64,
 }
 
 impl Space {
@@ -85,9 +87,14 @@ impl Space {
         self.fresh.add(run);
     }
 
-    /// Blocks that are free.
+    /// Blocks that are free, or are about to be.
     pub fn free(&self) -> u64 {
-        self.used.blocks + self.fresh.blocks
+        self.used.blocks + self.fresh.blocks + self.punched
+    }
+
+    /// Whether blocks come back soon.
+    pub fn is_punched(&self) -> bool {
+        self.punched > 0
     }
 
     /// Give a file some of the blocks that it wants, those that begin at a block if they are free;
@@ -123,16 +130,20 @@ impl Space {
         self.fresh.take_all(range);
     }
 
-    /// Take a run of at least so many blocks, of which a hole is to be made.
-    pub fn take_used(&mut self, least: u64) -> Option<Run> {
+    /// Take blocks of a run of at least so many, of which a hole is to be made.
+    pub fn take_used(&mut self, least: u64, most: u64) -> Option<Run> {
         let long = self.used.by_start.iter().find(|(_, blocks)| **blocks >= least);
         let start = long.map(|(start, _)| *start)?;
-        self.used.take_at(start, u64::MAX)
+        let run = self.used.take_at(start, most)?;
+        self.punched += run.blocks;
+        Some(run)
     }
 
-    /// Put back a run of which a hole was made.
-    pub fn give_back_fresh(&mut self, run: Run) {
-        self.fresh.add(run);
+    /// Put back a run that was taken for a hole, with what was there or without.
+    pub fn give_back_punched(&mut self, run: Run, is_hole: bool) {
+        self.punched -= run.blocks;
+        let runs = if is_hole { &mut self.fresh } else { &mut self.used };
+        runs.add(run);
     }
 }
 
@@ -188,11 +199,26 @@ mod tests {
         let mut space = space();
         space.take(10, None);
         space.give_back(run(0, 6));
-        assert_eq!(space.take_used(7), None);
-        let taken = space.take_used(6).unwrap();
-        assert_eq!(space.free(), 5);
-        space.give_back_fresh(taken);
+        assert_eq!(space.take_used(7, 20), None);
+        let taken = space.take_used(6, 20).unwrap();
+        assert_eq!(space.take(20, None), Some(Given { run: run(11, 5), is_zero: true }));
+        assert_eq!(space.take(20, None), None);
+        assert_eq!(space.free(), 6);
+        assert!(space.is_punched());
+        space.give_back_punched(taken, true);
+        assert!(!space.is_punched());
         assert_eq!(space.take(6, None), Some(Given { run: run(0, 6), is_zero: true }));
+    }
+
+    #[test]
+    fn a_hole_is_made_in_pieces_or_not_at_all() {
+        let mut space = space();
+        space.take(10, None);
+        space.give_back(run(0, 10));
+        let taken = space.take_used(6, 7).unwrap();
+        assert_eq!(taken, run(0, 7));
+        space.give_back_punched(taken, false);
+        assert_eq!(space.take_used(10, 20), Some(run(0, 10)));
     }
 
     #[test]

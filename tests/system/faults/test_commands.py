@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -25,7 +26,9 @@ from tests.system.faults.command import (
 from tests.system.faults.disk import on_a_mount_of_its_own
 
 FILES = 8
-SCRIPT = 'sleep {nap} & cp "$0" "$1/one" && wait && mkdir "$1/$2" && mv "$1/one" "$1/$2/out.txt"'
+COPY = 'sleep {nap} & cp "$0" "$1/one" && wait && mkdir "$1/$2" && mv "$1/one" "$1/$2/out.txt"'
+HOLD = "case $2 in f[67]) while test -e {hold}; do sleep {nap}; done;; esac"
+"Two of the files wait: a run cannot end before it is met under way."
 
 
 @pytest.fixture
@@ -41,10 +44,25 @@ def job(tmp_path: Path, nap: str, *more: object) -> tuple[object, ...]:
         path = folder / f"f{number}.txt"
         if not path.exists():
             path.write_text(f"file {number}\n")
-    script = SCRIPT.replace("{nap}", nap)
+    script = f"{HOLD}; {COPY}".replace("{nap}", nap).replace("{hold}", str(tmp_path / "hold"))
     template = f"sh -c '{script}' {{input}} {{out}} {{name}}"
     where = (f"{folder}/*.txt", "-o", tmp_path / "out", "--workers", 2)
     return ("run", "--command", template, *where, *more)
+
+
+@contextmanager
+def under_way(tmp_path: Path, nap: str, tasks: int, *more: object) -> Iterator[Running]:
+    """A run of which so many tasks are recorded and others are not done, whatever the machine."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    try:
+        with running(*job(tmp_path, nap, *more)) as run:
+            await_recorded(run, tmp_path / "out", tasks)
+            await_that("a command under way", lambda: sleepers(nap))
+            assert not run.has_ended
+            yield run
+    finally:
+        hold.unlink(missing_ok=True)
 
 
 def sleepers(nap: str) -> list[psutil.Process]:
@@ -81,12 +99,6 @@ def assert_resumed(tmp_path: Path, nap: str, *more: object) -> None:
     assert not list((tmp_path / "out" / ".hyperslab").glob("run-*/private"))
 
 
-def under_way(run: Running, tmp_path: Path, nap: str, tasks: int) -> None:
-    await_recorded(run, tmp_path / "out", tasks)
-    assert not run.has_ended
-    await_that("a command under way", lambda: sleepers(nap) or run.has_ended)
-
-
 ENDS = (
     ("processes", signal.SIGKILL),
     ("processes", signal.SIGINT),
@@ -103,8 +115,7 @@ def test_the_driver_dies(tmp_path: Path, nap: str, engine: str, number: signal.S
     options: Sequence[object] = ("--engine", engine)
     if engine == "serial":
         options = (*options, "--workers", 1)
-    with running(*job(tmp_path, nap, *options)) as run:
-        under_way(run, tmp_path, nap, 3)
+    with under_way(tmp_path, nap, 3, *options) as run:
         run.send(number)
         status, said = run.wait()
     assert status in (-signal.SIGKILL, 130, 143), said
@@ -115,8 +126,7 @@ def test_the_driver_dies(tmp_path: Path, nap: str, engine: str, number: signal.S
 
 def test_a_worker_dies(tmp_path: Path, nap: str) -> None:
     """Its command ends, too, and is run once more."""
-    with running(*job(tmp_path, nap, "--retries", 2)) as run:
-        under_way(run, tmp_path, nap, 2)
+    with under_way(tmp_path, nap, 2, "--retries", 2) as run:
         worker = next(
             process for process in psutil.Process(run.process.pid).children() if process.children()
         )
@@ -125,6 +135,7 @@ def test_a_worker_dies(tmp_path: Path, nap: str) -> None:
         worker.kill()
         gone, alive = psutil.wait_procs(commands, timeout=PATIENCE_S)
         assert not alive, (gone, alive)
+        (tmp_path / "hold").unlink()
         status, said = run.wait()
     assert status == 0, said
     assert assert_whole(tmp_path / "out") == FILES
@@ -133,8 +144,7 @@ def test_a_worker_dies(tmp_path: Path, nap: str) -> None:
 
 def test_a_run_that_is_cancelled_ends_its_commands(tmp_path: Path) -> None:
     nap = f"1.{os.getpid()}"
-    with running(*job(tmp_path, nap, "--engine", "threads")) as run:
-        under_way(run, tmp_path, nap, 2)
+    with under_way(tmp_path, nap, 2, "--engine", "threads") as run:
         began = time.monotonic()
         RunDirectory(tmp_path / "out").ask_to_cancel()
         status, said = run.wait()
@@ -170,8 +180,7 @@ def test_by_way_of_a_fast_tier_nothing_is_lost_either(tmp_path: Path, nap: str) 
     try:
         for kills in range(2):
             more = ("--resume",) if kills else ()
-            with running(*job(tmp_path, nap, *staged, *more)) as run:
-                under_way(run, tmp_path, nap, 2 + 3 * kills)
+            with under_way(tmp_path, nap, 2 + 3 * kills, *staged, *more) as run:
                 run.send(signal.SIGKILL)
                 run.wait()
             assert_none_left(nap)
