@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import gzip
 import io
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
+
+_PARTIAL = ".partial"
+"End of the names of files that are not whole."
 
 
 @contextmanager
@@ -37,17 +42,42 @@ def replacement(path: Path) -> Iterator[TextIO]:
     a name in .gz.
     """
     writer = f"{os.getpid()}.{threading.get_native_id()}"  # two threads may write at a time
-    temporary = path.with_name(f".{path.name}.{writer}.partial")
-    with appearing(path, temporary) as partial, partial.open("wb") as raw:
-        stream: Any = raw
-        if path.suffix == ".gz":
-            stream = gzip.GzipFile("", "wb", 6, raw, mtime=0)
-        with io.TextIOWrapper(
-            stream, encoding="utf-8", errors="backslashreplace", newline=""
-        ) as file:
+    temporary = path.with_name(f".{path.name}.{writer}{_PARTIAL}")
+    with _held(temporary) as raw, appearing(path, temporary):
+        with _text_to(raw, path.suffix == ".gz") as file:
             yield file
-            file.flush()
-            if stream is not raw:
-                stream.close()
-                raw.flush()
-            os.fsync(raw.fileno())
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+@contextmanager
+def _text_to(raw: BinaryIO, is_packed: bool) -> Iterator[TextIO]:
+    """A file of text that is written to another one, which stays open."""
+    with ExitStack() as stack:
+        stream: Any = raw
+        if is_packed:
+            stream = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
+        file = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")
+        try:
+            yield file
+        finally:
+            file.detach()
+
+
+def _held(temporary: Path) -> BinaryIO:
+    """A new file that nobody sweeps away while it is open."""
+    while True:
+        file = temporary.open("wb")
+        with suppress(OSError):  # a file system without locks, where nothing is swept either
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
+
+
+def sweep(path: Path) -> None:
+    """Remove what writers of a `replacement` have left that have died before it was whole."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}"):
+        with suppress(OSError), left.open("r+b") as file:  # it is being written, or has gone
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()

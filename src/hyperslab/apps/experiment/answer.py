@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hyperslab.apps.experiment import expectation
@@ -17,6 +17,7 @@ from hyperslab.apps.experiment.comparison import (
     comparisons_of,
     results_of,
 )
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval
@@ -64,7 +65,7 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     if spec.is_timed:
         comparisons = comparisons_of(results, spec.baseline, spec.margin)
     direct = [one for one in comparisons if not one.reference.changed]
-    decision = list(_decisions(direct, spec.margin))
+    decision = list(_decisions(direct, spec.margin, _never_done(results)))
     if spec.is_timed:
         decision += _without_start(results, spec.baseline, spec.margin)
     else:
@@ -108,18 +109,30 @@ def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
     settings = zip(experiment.cells, experiment.settings(experiment.cells), strict=True)
     return {
         cell.name: Surroundings(
-            *experiment.inputs.places(setting), len(processors_of(setting.processors))
+            *experiment.inputs.places(setting),
+            len(processors_of(setting.processors)),
+            setting.program,
         )
         for cell, setting in settings
     }
 
 
-def _decisions(direct: Sequence[Comparison], margin: float) -> Iterator[str]:
+def _never_done(results: Sequence[CellResult]) -> set[Key]:
+    """Cells that were tried, and of which no trial was done."""
+    return {one.cell.key for one in results if one.attempts and not one.done and not one.rejected}
+
+
+def _decisions(
+    direct: Sequence[Comparison], margin: float, never_done: Collection[Key] = ()
+) -> Iterator[str]:
     """What to choose of each factor, all others at the baseline."""
     for factor in dict.fromkeys(one.factor for one in direct):
-        own = [one for one in direct if one.factor == factor and one.ratio is not None]
-        if own:
-            clauses = list(_clauses(own, margin))
+        own = [one for one in direct if one.factor == factor]
+        clauses = list(_clauses([one for one in own if one.ratio is not None], margin))
+        failed = [one.cell.shown(factor) for one in own if one.cell.key in never_done]
+        if failed:
+            clauses.append(f"no trial of {show_list(failed)} was done")
+        if clauses:
             yield f"{factor}: {'; '.join(clauses)}."
 
 
@@ -134,6 +147,8 @@ def _without_start(
 
 
 def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
+    if not own:
+        return
     reference = own[0].reference.shown(own[0].factor)
     within = f"within {show_share(margin)}"
     if faster := _levels(own, "faster"):
@@ -294,6 +309,12 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
         yield f"{show_count(len(own), 'trial')} failed, such as {_named(own[0])}: {reason}."
     if len(reasons) > REASONS_TOLD:
         yield f"Trials failed for {len(reasons) - REASONS_TOLD} other reasons, too."
+    longest = [attempt for attempt in failed if attempt.state == "too long"]
+    if longest:
+        yield (
+            f"{show_count(len(longest), 'trial')} ended for its length is in no mean: that of its"
+            " cell is too short, where there is one."
+        )
 
 
 def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:

@@ -97,6 +97,8 @@ class Comparison:
     "Probability of such a difference by chance."
     equivalent_p: float | None = None
     "Probability of so small a difference by chance, were the true one as great as the margin."
+    logarithms: Sequence[float] = ()
+    "Logarithms of the ratios, one for each pair."
 
     @property
     def level(self) -> Level:
@@ -161,7 +163,7 @@ def compare(
     needed = None
     if verdict == "open":
         needed = _needed(logarithms, margin)
-    told = (len(both), wide, inner, verdict, needed, measure, margin, *by_chance)
+    told = (len(both), wide, inner, verdict, needed, measure, margin, *by_chance, logarithms)
     return Comparison(factor, result.cell, reference.cell, *told)
 
 

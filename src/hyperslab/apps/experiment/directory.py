@@ -85,7 +85,13 @@ class ExperimentDirectory:
         return begun["name"], begun["asked"]["scale"]
 
     def _begun(self) -> dict[str, Any]:
-        return load_record(self.root / "experiment.json", _REMEDY)
+        begun = load_record(self.root / "experiment.json", _REMEDY)
+        if begun["version"] != VERSION:
+            raise UsageError(
+                f"{self.root} has records of version {begun['version']}, and this hyperslab reads"
+                f" version {VERSION}: go on with the hyperslab that has begun it"
+            )
+        return begun
 
     def begin(self, loaded: Loaded) -> None:
         """Say what is asked for. Raises UsageError where that was said before, or for a directory

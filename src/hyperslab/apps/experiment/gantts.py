@@ -15,6 +15,7 @@ from hyperslab.errors import HyperslabError
 from hyperslab.report.curves import PHASES, running
 from hyperslab.report.html import PART_COLOURS
 from hyperslab.report.thumbnail import Axis, thumbnail
+from hyperslab.storage.whole import sweep
 from hyperslab.trace import Trace
 
 PAGE = "report.html"
@@ -32,6 +33,7 @@ def write_trial_pages(directory: ExperimentDirectory, attempts: Sequence[Attempt
         folder = directory.trial(attempt.number, attempt.attempt)
         if (folder / PAGE).exists() or not (folder / "trace.parquet").is_file():
             continue
+        sweep(folder / PAGE)
         try:
             write_report(load_records(folder), folder / PAGE, has_pictures=False)
         except (HyperslabError, OSError, ValueError):  # it stays without

@@ -14,9 +14,11 @@ from hyperslab.apps.bids.made import make_dataset
 from hyperslab.apps.experiment.named import is_emulated
 from hyperslab.apps.experiment.setting import BIDS, Folder, Recipe, Setting
 from hyperslab.apps.experiment.spec import Loaded
+from hyperslab.blocks.gathering import expand
+from hyperslab.errors import Missing, UsageError
 from hyperslab.machine.host import Host
 from hyperslab.storage.location import is_remote
-from hyperslab.units import show_bytes
+from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads.synth import synth
 
 FOLDER = f"hyperslab-experiment-{os.getuid()}"
@@ -150,14 +152,29 @@ class Inputs:
 
     def files(self, setting: Setting) -> list[Path]:
         """Local files of the source, as far as they can be listed."""
+        places = self.arguments(setting)
+        if setting.recipe is None:
+            places = [one for argument in places for one in _named_by(argument)]
         found: list[Path] = []
-        for argument in self.arguments(setting):
-            path = Path(argument.partition("::")[0])
+        for place in places:
+            path = Path(place.partition("::")[0])
             if path.is_dir():
                 found += [file for file in sorted(path.rglob("*")) if file.is_file()]
             elif path.is_file():
                 found.append(path)
-        return found
+        return list(dict.fromkeys(found))
+
+    def state(self, setting: Setting) -> str:
+        """What the user's files are like, by their names, sizes and times of change, in words that
+        differ once they have changed; '' without any.
+        """
+        if setting.recipe is not None or not self.loaded.spec.source.paths:
+            return ""
+        told = [(str(file), file.stat()) for file in self.files(setting)]
+        lines = [f"{name} {about.st_size} {about.st_mtime_ns}" for name, about in told]
+        digest = hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+        nbytes = sum(about.st_size for _, about in told)
+        return f"{show_count(len(told), 'file')}, {show_bytes(nbytes)} (state {digest[:12]})"
 
     def nbytes(self, setting: Setting) -> int:
         """Bytes of the source: those asked for of a synthetic one, those there of files."""
@@ -201,6 +218,18 @@ class Inputs:
         for name in self.emulated(settings):
             if not os.path.ismount(self.tier(Path(name))):
                 shutil.rmtree(self.backing(name), ignore_errors=True)
+
+
+def _named_by(argument: str) -> list[str]:
+    """Files and stores that an argument of a run stands for: a glob, a list, a folder; none of a
+    URL, nor where nothing is there.
+    """
+    if is_remote(argument):
+        return []
+    try:
+        return expand(argument, are_there=False)
+    except (UsageError, Missing):  # trials say so
+        return []
 
 
 def _partial(folder: Path) -> Path:

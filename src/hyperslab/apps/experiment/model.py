@@ -9,7 +9,8 @@ Two bounds stand beside each measured makespan:
 - `bound`: start-up, and whatever takes longest of the *resources* that all tasks share: each medium
   with what comes from and goes to it, at the best rate of so many processes as there were slots;
   the slots, each of which reads, computes, writes and waits for the engine in turn; the
-  processors.
+  processors. Memory takes what is written up to its limit, and room in it comes free at the rate
+  of the medium whatever else the slots do: they wait for what is left.
 
 Of a run's own measurements the bound takes what no probe can know: bytes, computing, processor
 time, start-up and overhead. A figure that nobody has is no other one instead: its term has no
@@ -58,6 +59,10 @@ class Use:
     "Share of the input files that was in the page cache when the trial began."
     free_dirty_nbytes: float | None = None
     "Bytes that memory took before writers had to wait; None also where writing goes through."
+    reads_within: bool = True
+    """Whether tasks read themselves; else somebody else does so before they have their data, which
+    is in the overhead.
+    """
 
     @property
     def lanes(self) -> int:
@@ -86,6 +91,8 @@ class Place:
     """
     is_memory: bool = False
     "Whether the medium is memory, from which nothing can be dropped."
+    room_nbytes: float | None = None
+    "Bytes that an emulated tier takes before writers wait; None of one that was not asked for any."
 
     @property
     def label(self) -> str:
@@ -300,23 +307,50 @@ def _beyond(curve: Curve, slots: int) -> str:
 
 def _slot_terms(use: Use, source: Place, target: Place) -> Iterator[Term]:
     """What each slot does in turn, as seconds of one slot."""
+    before = [*_reading(use, source), _computing(use), _overhead(use)]
+    reading, cached, computing, overhead = before
+    absorbed = absorbed_nbytes(use, target)
+    if absorbed is None:
+        why = "not known: how much memory may take before writers wait"
+        writing = [Term(ABSORBED, None, why), Term(WRITE, None, why)]
+    else:
+        taken = _stream_term(ABSORBED, absorbed, target, "write-cached", use)
+        left = use.written_nbytes - absorbed
+        if absorbed:
+            left = max(0.0, left - _drained_nbytes([*before, taken], target, use))
+        writing = [taken, _stream_term(WRITE, left, target, "write", use)]
+    yield from (reading, cached, *writing, computing, overhead)
+
+
+def _reading(use: Use, source: Place) -> Iterator[Term]:
+    """From storage, and from memory."""
+    if not use.reads_within:
+        yield from (Term(name, 0.0, "by others, within the overhead") for name in (READ, CACHED))
+        return
     cold = _cold_nbytes(use)
     yield _stream_term(READ, cold, source, source.reading, use)
     cached = None
     if cold is not None:
         cached = use.read_nbytes - cold
     yield _stream_term(CACHED, cached, source, "read-cached", use)
-    absorbed = absorbed_nbytes(use, target)
-    if absorbed is None:
-        why = "not known: how much memory may take before writers wait"
-        yield Term(ABSORBED, None, why)
-        yield Term(WRITE, None, why)
-    else:
-        yield _stream_term(ABSORBED, absorbed, target, "write-cached", use)
-        yield _stream_term(WRITE, use.written_nbytes - absorbed, target, "write", use)
-    yield _computing(use)
+
+
+def _overhead(use: Use) -> Term:
     overhead_s = use.overhead_s / use.lanes
-    yield Term("engine overhead", overhead_s, f"{show_seconds(use.overhead_s)} of all, as measured")
+    return Term("engine overhead", overhead_s, f"{show_seconds(use.overhead_s)} of all, as measured")
+
+
+def _drained_nbytes(terms: Sequence[Term], target: Place, use: Use) -> float:
+    """Bytes that go from memory to the medium while slots do something else: no more than its rate
+    allows, so that the bound stays one. None of them where the rate is not known.
+    """
+    rate = target.ceilings.get("write")
+    found = target.curves.get("write")
+    if rate is None and found is not None:
+        rate = best_rate(found, use.slots)
+    if rate is None:
+        return 0.0
+    return rate * sum(term.seconds for term in terms if term.seconds is not None)
 
 
 def _stream_term(name: str, nbytes: float | None, place: Place, curve: str, use: Use) -> Term:
@@ -342,9 +376,12 @@ def absorbed_nbytes(use: Use, target: Place) -> float | None:
     """Bytes that writers left in memory; None where that is not known."""
     if not use.written_nbytes or target.writes_back is False:
         return 0.0
-    if target.writes_back is None or use.free_dirty_nbytes is None:
+    if target.writes_back is None:
         return None
-    return min(use.written_nbytes, use.free_dirty_nbytes)
+    room = target.room_nbytes if target.emulated else use.free_dirty_nbytes
+    if room is None:
+        return None
+    return min(use.written_nbytes, room)
 
 
 def _computing(use: Use) -> Term:

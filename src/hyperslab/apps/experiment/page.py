@@ -22,7 +22,7 @@ from hyperslab.apps.experiment.sheets import comparisons_sheet, sessions_sheet
 from hyperslab.apps.experiment.trends_page import numbers_sheet, phases_sheet, trends_sheets
 from hyperslab.report.html import document
 from hyperslab.report.prose import prose
-from hyperslab.storage.whole import replace_text
+from hyperslab.storage.whole import replace_text, sweep
 from hyperslab.units import show_bytes, show_count, show_seconds, show_share
 
 STYLE = """
@@ -64,6 +64,7 @@ def write_experiment_page(
         _trials(experiment.directory, record.attempts),
         sessions_sheet(record).html("facts"),
     ]
+    sweep(path)
     replace_text(path, document(spec.title, sections, STYLE))
 
 

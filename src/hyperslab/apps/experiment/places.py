@@ -77,7 +77,15 @@ class Known:
             self.why_not,
             self.ceilings,
             self.tier.medium == "dram",
+            self._room_nbytes(),
         )
+
+    def _room_nbytes(self) -> float | None:
+        """Bytes that an emulated tier takes before writers wait."""
+        if self.tier.emulated is None:
+            return None
+        asked: float | None = self.tier.emulated.settings.get("write_back_nbytes")
+        return asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,8 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     record = experiment.record()
     _require_space(experiment, wish, record)
     means = _means(experiment)
-    session = Session(len(record.sessions) + 1, time.time(), machine() | _links(means, record))
+    found = machine() | _links(means, record) | _source(experiment, record)
+    session = Session(len(record.sessions) + 1, time.time(), found)
     records.append(experiment.directory.record, session)
     synchronise(experiment.directory.root, only_names=True)
     if next_trial(experiment, wish, record, session) is None:
@@ -190,6 +191,24 @@ def _links(means: Means | None, record: Record) -> dict[str, Any]:
                 " directory with --out"
             )
     return {"links": means.backend}
+
+
+def _source(experiment: Experiment, record: Record) -> dict[str, Any]:
+    """What a session says of the user's files. Raises UsageError for others than earlier sessions
+    found.
+    """
+    setting = experiment.loaded.setting(experiment.loaded.spec.baseline)
+    now = experiment.inputs.state(setting)
+    if not now:
+        return {}
+    for earlier in record.sessions:
+        before = earlier.machine.get("source", now)
+        if before != now:
+            raise UsageError(
+                f"the source has changed since earlier trials: {now}, was {before}; begin anew in"
+                " another directory with --out"
+            )
+    return {"source": now}
 
 
 def _tidy(experiment: Experiment, wish: Wish, record: Record, session: Session) -> None:

@@ -11,6 +11,8 @@ from hyperslab.plan.written import parse_size
 
 IN_SPARK = ("spark-pairs", "spark-mllib")
 "Programs that compute in rounds in Spark."
+READ_BEFORE = ("spark-binary-files",)
+"Programs whose tasks are given what somebody else has read."
 IDLE = "idle"
 "Workload in which a cluster has nothing to do."
 BIDS = "bids"

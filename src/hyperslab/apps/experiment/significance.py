@@ -3,7 +3,8 @@
 Of several tests of one claim some reject by chance. Holm's step-down keeps the probability that any
 of them does so below the level (S. Holm, A simple sequentially rejective multiple test procedure,
 1979). Equivalence is tested by two one-sided tests, of which the weaker one counts (D. J.
-Schuirmann, 1987).
+Schuirmann, 1987). That settings are not equivalent is a test of its own, too: a mean that is not 0
+may well be within the margin.
 """
 
 from __future__ import annotations
@@ -31,10 +32,44 @@ def equivalent_p(differences: Sequence[float], margin: float) -> float | None:
     """
     if len(differences) < 2:
         return None
-    freedom = len(differences) - 1
-    above = _one_sided(_t(differences, -margin), freedom)
-    below = _one_sided(-_t(differences, margin), freedom)
+    above = _above(differences, -margin)
+    below = _above(_negative(differences), -margin)
     return max(above, below)
+
+
+def beyond_p(differences: Sequence[float], margin: float) -> float | None:
+    """Probability that a mean so far from 0, on either side, comes by chance where the true one is
+    as far from it as a margin; None for fewer than two values.
+    """
+    if len(differences) < 2:
+        return None
+    if fmean(differences) < 0:
+        differences = _negative(differences)
+    return min(1.0, _above(differences, margin) + _above(differences, -margin))
+
+
+def above_p(differences: Sequence[float], bound: float) -> float | None:
+    """Probability that a mean so far above a bound comes by chance where the true one is at it;
+    None for fewer than two values.
+    """
+    if len(differences) < 2:
+        return None
+    return _above(differences, bound)
+
+
+def below_p(differences: Sequence[float], bound: float) -> float | None:
+    """Probability that a mean so far below a bound comes by chance where the true one is at it;
+    None for fewer than two values.
+    """
+    return above_p(_negative(differences), -bound)
+
+
+def _above(differences: Sequence[float], bound: float) -> float:
+    return _one_sided(_t(differences, bound), len(differences) - 1)
+
+
+def _negative(differences: Sequence[float]) -> list[float]:
+    return [-one for one in differences]
 
 
 def _t(values: Sequence[float], centre: float) -> float:

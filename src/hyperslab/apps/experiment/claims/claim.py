@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from hyperslab.apps.experiment.answer import Answer, is_apart, show_equivalence, show_interval
+from hyperslab.apps.experiment.answer import Answer, is_apart, show_interval
+from hyperslab.apps.experiment.claims.margins import signs_of, words
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
@@ -35,8 +36,6 @@ Outcome = Literal[
     "by construction",
     "not tested",
 ]
-UNTOLD = frozenset(("open", "unknown"))
-"Verdicts on comparisons that say nothing yet."
 COMPUTING = "compute_s"
 "Field of the summary that holds the time of all tasks in the function."
 ROUND = "round_median_s"
@@ -126,6 +125,8 @@ class Claim:
     "Whether times judge it: then trials do not count that had to share the processors."
     is_asked_for: bool = False
     "Whether an emulated tier is asked to be what the claim states."
+    needs: Sequence[str] = ()
+    "Tiers of whose devices it is, so that emulated ones tell nothing."
 
 
 def untestable(why: str) -> Judge:
@@ -142,13 +143,13 @@ def expecting_each(found: Sequence[tuple[Collection[Verdict], Comparison]]) -> J
     """Judge by comparisons, each with the verdicts of which it should have one."""
     if not found:
         return Judged("not tested", [NOT_RUN])
+    signs = signs_of(found)
     together = jointly([one for _, one in found])
-    wanted = [verdicts for verdicts, _ in found]
-    signs = [
-        None if one.verdict in UNTOLD else one.verdict in verdicts
-        for one, verdicts in zip(together, wanted, strict=True)
+    told = [
+        sentence(one, words(one, verdicts, sign))
+        for one, (verdicts, _), sign in zip(together, found, signs, strict=True)
     ]
-    return Judged(outcome_of(signs), [*counted(signs), *map(sentence, together)])
+    return Judged(outcome_of(signs), [*counted(signs), *told])
 
 
 def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
@@ -181,8 +182,8 @@ def counted(as_claimed: Sequence[bool | None]) -> Iterator[str]:
     )
 
 
-def sentence(one: Comparison) -> str:
-    """A comparison in words."""
+def sentence(one: Comparison, said: str) -> str:
+    """A comparison in words, of which the last ones are given."""
     assert one.ratio is not None
     cell = one.cell
     others = [name for name in cell.changed if name != one.factor]
@@ -192,22 +193,8 @@ def sentence(one: Comparison) -> str:
     return (
         f"{HEADS.get(one.measure, '')}{one.factor} {cell.shown(one.factor)} takes"
         f" {show_interval(one.ratio)} as long as {one.reference.shown(one.factor)}{where}:"
-        f" {_words(one)}."
+        f" {said}."
     )
-
-
-def _words(one: Comparison) -> str:
-    assert one.ratio is not None
-    match one.verdict:
-        case "open" if is_apart(one.ratio):
-            return "a difference alone, but not among so many comparisons"
-        case "open":
-            return "too few replicates to tell"
-        case "unknown":
-            return "one replicate alone, which tells nothing"
-        case "equivalent":
-            return show_equivalence(one)
-    return one.verdict
 
 
 def judged_ratio(ratio: Interval, told: str) -> Judged:

@@ -128,7 +128,29 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
     spec = finding.experiment.loaded.spec
     answer = finding.usable if claim.is_of_times else finding.answer
     found = claim.judge(Evidence(answer, spec.margin, spec.tiers))
-    is_made = claim.is_asked_for and _emulated(finding)
+    if claim.is_of_times:
+        found = Judged(found.outcome, [*found.evidence, *_starved(finding)])
+    return _as_far_as_emulated(claim, _emulated_names(finding), found)
+
+
+def _starved(finding: Finding) -> Iterator[str]:
+    """How many trials are left out that had to share the processors, as evidence."""
+    starved = sum(bool(one.starved) for one in finding.experiment.record().counted())
+    if starved:
+        total = show_count(len(finding.experiment.trials), "trial")
+        yield f"Left out: {starved:,} of {total}, which had to share the processors."
+
+
+def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) -> Judged:
+    """What was found, as far as trials on emulated tiers can tell it."""
+    missing = [name for name in claim.needs if name in emulated]
+    if missing:
+        why = (
+            f"It needs a real {show_list(missing)}: an emulated tier has the rates of such a"
+            " device, and nothing else of it."
+        )
+        return Judged("not tested", [why, *found.evidence])
+    is_made = claim.is_asked_for and emulated
     if is_made and found.outcome in ("reproduced", "in part"):
         why = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
         return Judged("by construction", [why, *found.evidence])
@@ -242,7 +264,9 @@ def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) 
         "Numbers that are published or recomputed from the authors' records are of other machines"
         " and sizes. A claim is reproduced or refuted where all comparisons tell, allowing for"
         " their number (Holm 1979), in part where some are as it states, refuted in part where"
-        " those that tell are all otherwise, open where none tells."
+        " those that tell are all otherwise, open where none tells. Settings take as long as each"
+        " other within a margin, and a difference refutes that where it is beyond. Each claim is"
+        " judged for itself: of twenty, one may come out so by chance."
     )
     yield ""
     by_spec = {one.name: one for one in findings}
@@ -299,10 +323,13 @@ def _left_out(one: Finding) -> str:
 
 def _emulated(one: Finding) -> str:
     """Names of the emulated tiers of an experiment, and what they are asked to be like."""
+    tiers = one.experiment.loaded.spec.tiers
+    return show_list([f"{name} ({tiers[name].asked()})" for name in _emulated_names(one)])
+
+
+def _emulated_names(one: Finding) -> list[str]:
     experiment = one.experiment
-    tiers = experiment.loaded.spec.tiers
-    names = experiment.inputs.emulated(experiment.settings(experiment.cells))
-    return show_list([f"{name} ({tiers[name].asked()})" for name in names])
+    return experiment.inputs.emulated(experiment.settings(experiment.cells))
 
 
 def _experiment(one: Finding, below: Path, files: set[str]) -> Iterator[str]:

@@ -30,7 +30,12 @@ from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval
 from hyperslab.apps.experiment.model import PROCESSORS, SLOTS
 from hyperslab.apps.experiment.phases import CellPhases
-from hyperslab.apps.experiment.significance import differs_p, equivalent_p, is_told
+from hyperslab.apps.experiment.significance import (
+    beyond_p,
+    differs_p,
+    equivalent_p,
+    is_told,
+)
 from hyperslab.apps.experiment.trends import amount
 
 SPARK = "spark"
@@ -163,6 +168,7 @@ def _compensating(evidence: Evidence, one: str, other: str) -> Iterator[Judged]:
     overheads = [b[0] - a[0] for a, b in zip(own, others, strict=True)]
     transfers = [b[1] - a[1] for a, b in zip(own, others, strict=True)]
     sums = [math.log(sum(b) / sum(a)) for a, b in zip(own, others, strict=True)]
+    margin = math.log(1 + evidence.margin)
     ratio = ratio_interval([sum(b) for b in others], [sum(a) for a in own])
     told = (
         f"{other} beside {one}, seconds of all slots: overhead {show_mean(overheads)} more,"
@@ -170,10 +176,10 @@ def _compensating(evidence: Evidence, one: str, other: str) -> Iterator[Judged]:
     )
     if not is_told(differs_p(overheads)):
         yield Judged("open", [f"{told} That overheads differ is not shown."])
-    elif is_told(equivalent_p(sums, math.log(1 + evidence.margin))):
+    elif is_told(equivalent_p(sums, margin)):
         yield Judged("reproduced", [told])
     else:
-        yield Judged("refuted" if is_told(differs_p(sums)) else "open", [told])
+        yield Judged("refuted" if is_told(beyond_p(sums, margin)) else "open", [told])
 
 
 def _costs(evidence: Evidence, engine: str) -> dict[int, tuple[float, float]]:

@@ -1,0 +1,151 @@
+"""Margins: whether comparisons come out as a claim has it.
+
+A claim on a comparison says where the true ratio lies. Two settings "take as long" whose ratio lies
+within the margin, so that a difference alone is no refutation: it has to be beyond the margin. Two
+tests ask whether the ratio lies where the claim says, and whether it does not:
+
+| expected             | the ratio lies               | shown by           | refuted by                 |
+|----------------------|------------------------------|--------------------|----------------------------|
+| equivalent           | within the margin            | two one-sided tests | a difference beyond it    |
+| slower or faster     | beyond the margin            | such a difference  | two one-sided tests        |
+| equivalent or slower | not below the margin         | one one-sided test | the opposite one           |
+| equivalent or faster | not above the margin         | one one-sided test | the opposite one           |
+| slower, or faster    | on this side of 1            | a difference       | another one, or equivalence |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from hyperslab.apps.experiment.answer import is_apart, show_equivalence
+from hyperslab.apps.experiment.comparison import Comparison, Verdict
+from hyperslab.apps.experiment.significance import (
+    above_p,
+    below_p,
+    beyond_p,
+    holm,
+    is_told,
+)
+from hyperslab.units import show_share
+
+AS_LONG = frozenset[Verdict](("equivalent",))
+NOT_AS_LONG = frozenset[Verdict](("slower", "faster"))
+NOT_FASTER = frozenset[Verdict](("equivalent", "slower"))
+NOT_SLOWER = frozenset[Verdict](("equivalent", "faster"))
+OF_MARGIN = (AS_LONG, NOT_AS_LONG, NOT_FASTER, NOT_SLOWER)
+"Verdicts of claims in which the margin counts."
+Wanted = tuple[Collection[Verdict], Comparison]
+"A comparison with the verdicts of which it should have one."
+
+
+def signs_of(found: Sequence[Wanted]) -> list[bool | None]:
+    """Whether each comparison came out as claimed, allowing for their number; None: it tells
+    nothing.
+    """
+    shown = holm([_shown_p(frozenset(verdicts), one) for verdicts, one in found])
+    refuted = holm([_refuted_p(frozenset(verdicts), one) for verdicts, one in found])
+    return [_sign(*by_chance) for by_chance in zip(shown, refuted, strict=True)]
+
+
+def _sign(shown: float | None, refuted: float | None) -> bool | None:
+    if is_told(refuted):
+        return False
+    if is_told(shown):
+        return True
+    return None
+
+
+def _shown_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
+    """Probability by chance of a ratio that lies so clearly where it is claimed to be."""
+    margin = math.log(1 + one.margin)
+    if verdicts == AS_LONG:
+        return one.equivalent_p
+    if verdicts == NOT_AS_LONG:
+        return beyond_p(one.logarithms, margin)
+    if verdicts == NOT_FASTER:
+        return above_p(one.logarithms, -margin)
+    if verdicts == NOT_SLOWER:
+        return below_p(one.logarithms, margin)
+    return _on_side(verdicts, one)
+
+
+def _refuted_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
+    """Probability by chance of a ratio that lies so clearly elsewhere."""
+    margin = math.log(1 + one.margin)
+    if verdicts == AS_LONG:
+        return beyond_p(one.logarithms, margin)
+    if verdicts == NOT_AS_LONG:
+        return one.equivalent_p
+    if verdicts == NOT_FASTER:
+        return below_p(one.logarithms, -margin)
+    if verdicts == NOT_SLOWER:
+        return above_p(one.logarithms, margin)
+    if one.equivalent_p is None:
+        return None
+    opposite = _on_side(NOT_AS_LONG - verdicts, one)
+    return min(one.equivalent_p, 1.0 if opposite is None else opposite)
+
+
+def _on_side(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
+    """Probability by chance of a ratio so far on one side of 1."""
+    if one.ratio is None or one.differs_p is None:
+        return None
+    return one.differs_p if _side(one) in verdicts else 1.0
+
+
+def words(one: Comparison, verdicts: Collection[Verdict], sign: bool | None) -> str:
+    """What a comparison says of a claim. Its verdict is one among all that were made together."""
+    if one.verdict == "unknown":
+        return "one replicate alone, which tells nothing"
+    asked = frozenset(verdicts)
+    if asked not in OF_MARGIN:
+        return _words_of_side(one, asked, sign)
+    if sign is None:
+        return _words_of_open(one)
+    if asked in (NOT_FASTER, NOT_SLOWER):
+        return _words_of_bound(one, asked, sign)
+    if sign == (asked == AS_LONG):
+        return show_equivalence(one)
+    return f"{_side(one)} {_by_more(one)}"
+
+
+def _words_of_side(one: Comparison, asked: frozenset[Verdict], sign: bool | None) -> str:
+    if sign is None:
+        return _open(one)
+    is_equivalent = one.verdict == "equivalent" or _side(one) in asked
+    if not sign and is_equivalent:
+        return show_equivalence(one)
+    return _side(one)
+
+
+def _words_of_open(one: Comparison) -> str:
+    if one.verdict in NOT_AS_LONG:
+        return f"{one.verdict}, and whether {_by_more(one)} is open"
+    return _open(one)
+
+
+def _words_of_bound(one: Comparison, asked: frozenset[Verdict], sign: bool) -> str:
+    if not sign:
+        return f"{_side(one)} {_by_more(one)}"
+    if one.verdict == "equivalent":
+        return show_equivalence(one)
+    if one.verdict in asked:
+        return one.verdict
+    opposite = "faster" if asked == NOT_FASTER else "slower"
+    return f"not {opposite} {_by_more(one)}"
+
+
+def _by_more(one: Comparison) -> str:
+    return f"by more than {show_share(one.margin)}"
+
+
+def _side(one: Comparison) -> Verdict:
+    assert one.ratio is not None
+    return "slower" if one.ratio.mean > 1 else "faster"
+
+
+def _open(one: Comparison) -> str:
+    if one.ratio is not None and is_apart(one.ratio):
+        return "a difference alone, but not among so many comparisons"
+    return "too few replicates to tell"
