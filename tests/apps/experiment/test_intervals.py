@@ -16,7 +16,8 @@ from hyperslab.apps.experiment.intervals import (
     ratio_interval,
     two_sided,
 )
-from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.record import Record, Session
+from hyperslab.apps.experiment.significance import below_p, beyond_p, differs_p
 from tests.apps.experiment.specs import attempt, loaded
 
 
@@ -82,6 +83,22 @@ def test_equivalence_is_what_two_one_sided_tests_say() -> None:
         assert found.equivalent_p == pytest.approx(weaker, rel=1e-6)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_lies_beyond_a_margin_is_what_one_sided_tests_say(sign: int) -> None:
+    """Both tails from a true ratio at the margin on; without a margin it is the usual test."""
+    logarithms = [sign * one for one in (0.15, 0.2, 0.22, 0.12)]
+    tails = [
+        scipy.stats.ttest_1samp(np.array(logarithms) * sign, centre, alternative="greater").pvalue
+        for centre in (0.1, -0.1)
+    ]
+    assert beyond_p(logarithms, 0.1) == pytest.approx(sum(tails), rel=1e-6)
+    assert beyond_p(logarithms, 0.0) == pytest.approx(differs_p(logarithms), rel=1e-6)
+    below = scipy.stats.ttest_1samp(logarithms, 0.3, alternative="less").pvalue
+    assert below_p(logarithms, 0.3) == pytest.approx(below, rel=1e-6)
+    assert beyond_p([0.5], 0.1) is None
+    assert below_p([0.5], 0.1) is None
+
+
 def test_an_open_comparison_says_how_many_replicates_may_tell() -> None:
     needed = _compared([0.95, 1.0, 1.06, 1.2], [1.0] * 4).needed
     assert needed is not None
@@ -91,3 +108,24 @@ def test_an_open_comparison_says_how_many_replicates_may_tell() -> None:
 def test_a_replicate_that_failed_on_one_side_makes_no_pair() -> None:
     found = _compared([2.0, 2.1], [1.0, 1.0, 1.0])
     assert found.pairs == 2
+
+
+def test_trials_of_two_machines_make_no_pair() -> None:
+    """A block that went on elsewhere: pairs of the first machine, and pairs of the second."""
+    base, other, *_ = cells_of(loaded().spec)
+    attempts = [
+        attempt(1, 1, base, 1.0),
+        attempt(2, 1, other, 1.5),
+        attempt(3, 2, base, 1.0),
+        attempt(4, 2, other, 9.0, session=2),
+        attempt(5, 3, base, 3.0, session=2),
+        attempt(6, 3, other, 4.5, session=3),
+    ]
+    machines = [{"processor": "old"}, {"processor": "new"}, {"processor": "new", "boot": "2"}]
+    sessions = [Session(number, 0.0, one) for number, one in enumerate(machines, 1)]
+    record = Record(sessions, attempts, 0, {one.number: [one] for one in attempts})
+    results = results_of([base, other], record)
+    found = compare("iterations", results[1], results[0], margin=0.1)
+    assert found.pairs == 2
+    assert found.ratio
+    assert found.ratio.mean == pytest.approx(1.5)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.expectation import NEEDED
 from hyperslab.apps.experiment.model import Place, Use, absorbed_nbytes, are_shared, model_of
+from hyperslab.apps.experiment.places import Known
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.storage.tiers.tier import Emulated, Tier
+from tests.apps.experiment.specs import record_of
 from tests.storage.probing.made import curve
 
 MB = 10**6
@@ -82,14 +91,46 @@ def test_what_was_in_memory_comes_from_there() -> None:
 
 
 def test_memory_takes_what_is_written_up_to_its_limit() -> None:
+    """Room comes free at 60 MB/s in the 6.2 s that slots read, compute and write into memory."""
     back = replace(DISK, writes_back=True)
-    use = replace(USE, free_dirty_nbytes=500 * MB)
-    assert absorbed_nbytes(use, back) == 500 * MB
+    use = replace(USE, free_dirty_nbytes=100 * MB)
+    assert absorbed_nbytes(use, back) == 100 * MB
     _, slots, _ = model_of(use, back, back).resources
     absorbed, throttled = slots.terms[2:4]
-    assert (absorbed.seconds, throttled.seconds) == (0.5, 1.0)
+    assert absorbed.seconds == 0.1
+    assert throttled.seconds == pytest.approx((500 - 6.2 * 60) / 50 / 2)
     assert absorbed_nbytes(use, DISK) == 0.0
     assert absorbed_nbytes(USE, back) is None
+    busy = model_of(replace(use, compute_s=100.0), back, back).resources[1]
+    assert busy.terms[3].seconds == 0.0, "all else takes so long that nobody waits"
+
+
+def test_an_emulated_tier_takes_what_it_was_asked_to() -> None:
+    """Whatever the kernel's limits are, of which pages of such a tier are no part."""
+    settings = {"bandwidth": 6e7, "write_back_nbytes": 24 * MB}
+    tier = Tier("/t", "here", write_back=True)
+    made = replace(tier, emulated=Emulated("throttled", "/b", settings, "throttled"))
+    place = replace(Known(made, emulated="throttled").place(), curves=CURVES)
+    assert absorbed_nbytes(USE, place) == 24 * MB
+    assert not model_of(USE, DISK, place).bound.unknown
+    through = replace(made, emulated=Emulated("throttled", "/b", {}, "throttled"), write_back=None)
+    assert absorbed_nbytes(USE, Known(through, emulated="throttled").place()) is None
+
+
+def test_what_others_read_is_in_the_overhead(tmp_path: Path) -> None:
+    """Java reads whole files before tasks of Spark have them: no slot reads them once more."""
+    slots = model_of(replace(USE, reads_within=False), DISK, DISK).resources[0:2][1]
+    assert slots.seconds == pytest.approx(6 + 2 + 0.5)
+    asked = Experiment.of(find("storage-tiers/incrementation").load("quick"), tmp_path)
+    numbers = {name: 1.0 for name in NEEDED}
+    attempts = [replace(one, numbers=numbers) for one in record_of(asked, {}, {}).attempts]
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    by_engine = {
+        str(one.result.cell.levels["engine"]): one.model.resources[-2].terms[0].about
+        for one in answer_of(asked, record).expected
+    }
+    assert by_engine["spark-binary-files"] == "by others, within the overhead"
+    assert "by others" not in by_engine["processes"]
 
 
 def test_more_processes_than_the_best_number_do_not_slow_the_bound() -> None:

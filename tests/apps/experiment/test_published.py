@@ -61,6 +61,17 @@ def test_at_the_scale_of_the_paper_every_cell_is_joined_to_itself() -> None:
     assert bag.measured == means[0] / means[1]
 
 
+def test_what_spark_took_on_tiers_stands_beside_whole_files() -> None:
+    """The paper's Spark reads by binaryFiles, and not as hyperslab does."""
+    published = published_for("storage-tiers/incrementation")
+    assert published
+    for scale in ("paper", "laptop", "quick"):
+        joined = beside(published.tables[-1], _results("storage-tiers/incrementation", scale))
+        assert {one.result and one.result.cell.levels["engine"] for one in joined} == {
+            "spark-binary-files"
+        }
+
+
 def test_at_another_scale_numbers_are_joined_by_their_distance_from_the_baseline() -> None:
     published = published_for("dask-vs-spark/incrementation")
     assert published

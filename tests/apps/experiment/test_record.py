@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.sheets import sessions_sheet
 from hyperslab.apps.experiment.shipped import find
 from hyperslab.errors import RunStopped
+from hyperslab.storage.recordfile import load_record, save_record
 from tests.apps.experiment.specs import attempt, experiment, record_of
 from tests.system.end_to_end.command import call
 
@@ -74,6 +76,20 @@ def test_the_answer_says_what_differs_and_what_to_doubt(tmp_path: Path) -> None:
     assert "http" not in text.replace("http-equiv", "")
 
 
+def test_a_level_that_never_came_to_its_end_is_told(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    attempts = [
+        dataclasses.replace(one, state="too long", reason="it was ended after 1 s")
+        if one.levels["iterations"] == 2
+        else one
+        for one in record_of(asked, {}, {}).attempts
+    ]
+    answer = answer_of(asked, Record([], attempts, 0, {one.number: [one] for one in attempts}))
+    assert "iterations: no trial of 2 was done." in answer.decision
+    assert any(text.startswith("delay: 0.01 ") for text in answer.decision)
+    assert "ended for their length are in no mean" in " ".join(answer.certainty)
+
+
 def test_an_empty_record_has_an_answer(tmp_path: Path) -> None:
     asked = experiment(tmp_path)
     answer = answer_of(asked, Record())
@@ -90,6 +106,12 @@ def test_a_directory_says_what_it_began_with(tmp_path: Path) -> None:
     done = call("experiment", "report", directory)
     assert done.code == 0, done.err
     assert "of 120 trials are still to be run" in done.out, "of the scale that it began with"
+    begun = directory / "experiment.json"
+    newer = {**load_record(begun, ""), "version": 99}
+    save_record(begun, {name: newer[name] for name in newer if name != "checksum"})
+    done = call("experiment", "report", directory)
+    assert done.code == 2
+    assert "records of version 99" in done.err
     own = experiment(tmp_path / "own")
     own.directory.root.mkdir(parents=True)
     own.directory.begin(own.loaded)

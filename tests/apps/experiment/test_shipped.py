@@ -16,6 +16,7 @@ from hyperslab.apps.experiment.runner import Experiment, Wish, begin
 from hyperslab.apps.experiment.shipped import find, shipped
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
+from hyperslab.plan.written import parse_size
 from hyperslab.storage.emulation import program
 from hyperslab.storage.scratch.program import PROGRAM
 from tests.network.lab.labs import require
@@ -75,6 +76,17 @@ def test_what_is_said_of_a_tier_holds_at_every_scale() -> None:
                 asked = [text for text in tier.model_dump().values() if isinstance(text, str)]
                 missing = {text for text in told if text.replace(" ", "") not in asked}
                 assert not missing, (spec.name, scale, name)
+
+
+def test_what_fits_in_write_back_is_told_from_what_does_not() -> None:
+    """By a fifth, whatever a unit is a multiple of."""
+    for scale in find("storage-tiers/write-back").scales:
+        spec = find("storage-tiers/write-back").load(scale).spec
+        room = parse_size("write_back", spec.tiers["back"].write_back or "")
+        sizes = [spec.baseline["size"], *spec.grid.get("size", [])]
+        shares = [parse_size("size", size) / room for size in sizes]
+        assert not [share for share in shares if 0.8 < share < 1.2], scale
+        assert scale == "smoke" or min(shares) < 1 < max(shares)
 
 
 def test_trials_are_tried_again_where_others_took_their_processors() -> None:

@@ -204,6 +204,7 @@ def test_runners_that_are_killed_lose_the_trial_under_way(
     assert list(_record(out).attempts) == recorded
     assert (out / "report.html").exists()
     assert not list(out.rglob("*.nii"))
+    assert not list(out.rglob(".*.partial")), "what runners have left of pages"
 
 
 def _whole(out: Path) -> bool:

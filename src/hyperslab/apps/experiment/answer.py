@@ -24,7 +24,7 @@ from hyperslab.apps.experiment.intervals import Interval
 from hyperslab.apps.experiment.named import tier_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
-from hyperslab.apps.experiment.record import Attempt, Record, Session
+from hyperslab.apps.experiment.record import PASSING, Attempt, Record, Session
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.setting import BIDS, processors_of
 from hyperslab.apps.experiment.trends import Trends, trends_of
@@ -32,8 +32,6 @@ from hyperslab.report.compare import show_ratio
 from hyperslab.units import show_count, show_list, show_seconds, show_share
 
 REASONS_TOLD = 3
-IGNORED = ("boot",)
-"Facts of a machine that may differ between sessions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +307,10 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
         yield f"{show_count(len(own), 'trial')} failed, such as {_named(own[0])}: {reason}."
     if len(reasons) > REASONS_TOLD:
         yield f"Trials failed for {len(reasons) - REASONS_TOLD} other reasons, too."
-    longest = [attempt for attempt in failed if attempt.state == "too long"]
-    if longest:
+    if any(attempt.state == "too long" for attempt in failed):
         yield (
-            f"{show_count(len(longest), 'trial')} ended for its length is in no mean: that of its"
-            " cell is too short, where there is one."
+            "Trials that were ended for their length are in no mean: those of their cells are too"
+            " short, where there are any."
         )
 
 
@@ -354,13 +351,13 @@ def machine_changes(sessions: Sequence[Session]) -> Iterator[str]:
         if changed:
             yield (
                 f"The machine was another one from session {session.number} on:"
-                f" {'; '.join(changed)}."
+                f" {'; '.join(changed)}. Trials of one are not compared with those of another."
             )
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     for name in dict.fromkeys([*before, *now]):
-        if name in before and name not in IGNORED and before[name] != now.get(name):
+        if name in before and name not in PASSING and before[name] != now.get(name):
             yield f"{name} {now.get(name)}, was {before.get(name)}"
 
 

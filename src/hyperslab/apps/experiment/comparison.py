@@ -1,7 +1,8 @@
 """Comparisons: each cell beside the one that differs from it in one factor alone, by replicate.
 
 A cell and its reference are compared within each replicate, which ran in one block of trials, so
-that what drifts over hours is the same for both. Two settings are *equivalent* if two one-sided
+that what drifts over hours is the same for both; a block that went on on another machine has pairs
+of each alone. Two settings are *equivalent* if two one-sided
 tests on the logarithms of the ratios reject, at 5 % each, that the ratio is as far from 1 as the
 margin: which is so if the 90 % interval lies between 1 / (1 + margin) and 1 + margin (D. J.
 Schuirmann, A comparison of the two one-sided tests procedure and the power approach for assessing
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import stdev
 from typing import Literal
 
@@ -46,6 +47,8 @@ class CellResult:
     "Attempts that stand for its trials, by replicate."
     makespan_s: Interval | None
     "Mean with its 95 % interval; None without a trial that was done."
+    machines: Mapping[int, int] = field(default_factory=dict)
+    "Number of the machine that each session found."
 
     @property
     def done(self) -> list[Attempt]:
@@ -61,6 +64,11 @@ class CellResult:
         """A number, by default the makespan, of the trials that were done."""
         found = {attempt.replicate: attempt.numbers.get(measure) for attempt in self.done}
         return {replicate: value for replicate, value in found.items() if value}
+
+    def machine_of(self, replicate: int) -> int | None:
+        """Number of the machine on which a replicate ran."""
+        sessions = [one.session for one in self.done if one.replicate == replicate]
+        return self.machines.get(sessions[0]) if sessions else None
 
     def mean(self, name: str) -> float:
         """Mean of a number of the summaries over the trials that were done and know it; 0 without
@@ -111,15 +119,16 @@ class Comparison:
 
 def results_of(cells: Sequence[Cell], record: Record) -> list[CellResult]:
     """What came of every cell."""
-    return [_result(cell, record) for cell in cells]
+    machines = record.machines()
+    return [_result(cell, record, machines) for cell in cells]
 
 
-def _result(cell: Cell, record: Record) -> CellResult:
-    result = CellResult(cell, record.of_cell(cell), None)
+def _result(cell: Cell, record: Record, machines: Mapping[int, int]) -> CellResult:
+    result = CellResult(cell, record.of_cell(cell), None, machines)
     values = list(result.by_replicate().values())
     if not values:
         return result
-    return CellResult(cell, result.attempts, mean_interval(values))
+    return replace(result, makespan_s=mean_interval(values))
 
 
 def comparisons_of(
@@ -150,7 +159,8 @@ def compare(
     """Two cells by a number of their replicates."""
     own = result.by_replicate(measure)
     other = reference.by_replicate(measure)
-    both = sorted(own.keys() & other.keys())
+    shared = sorted(own.keys() & other.keys())
+    both = [one for one in shared if result.machine_of(one) == reference.machine_of(one)]
     if not both:
         return Comparison(factor, result.cell, reference.cell, 0, None, None, "unknown", None)
     values = [own[replicate] for replicate in both]

@@ -20,6 +20,8 @@ from hyperslab.errors import RunStopped
 from hyperslab.storage.sealing import seal, unseal
 
 State = Literal["done", "failed", "too long"]
+PASSING = ("boot",)
+"Facts of a machine that may differ between sessions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,17 @@ class Record:
     damaged: int = 0
     "Number of lines that are not as they were written."
     by_trial: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
+
+    def machines(self) -> dict[int, int]:
+        """A number for the machine that each session found: the same where nothing has changed."""
+        found: list[dict[str, Any]] = []
+        numbers = {}
+        for session in self.sessions:
+            facts = {name: told for name, told in session.machine.items() if name not in PASSING}
+            if facts not in found:
+                found.append(facts)
+            numbers[session.number] = found.index(facts)
+        return numbers
 
     def of(self, trial: Trial) -> Sequence[Attempt]:
         """Attempts at a trial, oldest first."""

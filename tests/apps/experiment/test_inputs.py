@@ -1,0 +1,65 @@
+"""Inputs: which files of the user's a trial reads, and whether they are still the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.experiment.before import prepare
+from hyperslab.apps.experiment.runner import Experiment, Wish, begin, resume
+from hyperslab.apps.experiment.spec import Before, load_spec
+from hyperslab.cli.trials import Silent
+from hyperslab.driver.options import Options
+from hyperslab.errors import UsageError
+from tests.apps.experiment.specs import TEXT
+
+SYNTH = 'synth = "bigbrain"\nsize = "64KiB"'
+NOTHING = Wish([])
+"A session that runs no trial."
+
+
+def _of(path: str, folder: Path) -> Experiment:
+    text = TEXT.replace(SYNTH, f'path = ["{path}"]')
+    return Experiment.of(load_spec(text, "small.toml", "small", folder, None), folder / "out")
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    """Two scans, and a file that is none."""
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    for name in ("a.nii", "b.nii", "notes"):
+        (folder / name).write_bytes(bytes(5_000))
+    (tmp_path / "list.txt").write_text("scans/a.nii\nscans/b.nii\n")
+    return folder
+
+
+@pytest.mark.parametrize("path", ["scans/*.nii", "list.txt", "scans"])
+def test_globs_lists_and_folders_stand_for_their_files(
+    path: str, scans: Path, tmp_path: Path
+) -> None:
+    asked = _of(path, tmp_path)
+    setting = asked.settings(asked.cells)[0]
+    files = asked.inputs.files(setting)
+    assert [file.name for file in files] == ["a.nii", "b.nii"]
+    assert asked.inputs.nbytes(setting) == 10_000
+    told = prepare(Before(caches="inputs"), files, Options(), tmp_path)
+    assert told["caches"].startswith(("done: 2 files", "done: 0 files; the medium of 2"))
+
+
+def test_a_source_that_has_changed_is_refused(scans: Path, tmp_path: Path) -> None:
+    asked = _of("scans/*.nii", tmp_path)
+    begin(asked, NOTHING, Silent())
+    resume(asked, NOTHING, Silent())
+    states = [session.machine["source"] for session in asked.record().sessions]
+    assert states[0].startswith("2 files, 10.0 kB (state ")
+    assert states == states[:1] * 2
+    (scans / "c.nii").write_bytes(bytes(10))
+    with pytest.raises(UsageError, match=r"the source has changed .*3 files.*, was 2 files"):
+        resume(asked, NOTHING, Silent())
+
+
+def test_what_is_not_there_has_no_files(tmp_path: Path) -> None:
+    asked = _of("nowhere/*.nii", tmp_path)
+    assert asked.inputs.files(asked.settings(asked.cells)[0]) == []

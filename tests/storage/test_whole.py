@@ -1,0 +1,50 @@
+"""Files that are whole or not there: what writers leave that die, and what they do not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hyperslab.storage.whole import replacement, sweep
+
+DYING = """\
+import os, signal, sys
+from pathlib import Path
+from hyperslab.storage.whole import replacement
+with replacement(Path(sys.argv[1])) as file:
+    file.write("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_dead_writer_has_left_is_swept(tmp_path: Path) -> None:
+    """Nothing of one that is at work, nor of another file."""
+    page = tmp_path / "page[1].html"
+    died = subprocess.run([sys.executable, "-c", DYING, page], check=False)
+    assert died.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    other = tmp_path / ".other.html.1.2.partial"
+    other.touch()
+    with replacement(page) as file:
+        file.write("whole")
+        sweep(page)
+    assert not left.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, page.name]
+    assert page.read_text() == "whole"
+
+
+def test_a_file_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    for name in ("page.html", "table.csv.gz"):
+        path = tmp_path / name
+        path.write_bytes(b"before")
+        with pytest.raises(ZeroDivisionError), replacement(path) as file:
+            file.write("after")
+            os.stat(path)
+            raise ZeroDivisionError
+        assert path.read_bytes() == b"before"
+    assert len(list(tmp_path.iterdir())) == 2
