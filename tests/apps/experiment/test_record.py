@@ -36,6 +36,14 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert load(tmp_path / "none.jsonl") == Record()
 
 
+def test_a_session_has_a_number_of_its_own(tmp_path: Path) -> None:
+    """Also after one whose line is damaged, and of which there are trials."""
+    later = attempt(1, 1, experiment(tmp_path).cells[0], 1.0, session=3)
+    assert Record().next_session() == 1
+    assert Record([Session(1, 0.0, {})]).next_session() == 2
+    assert Record([Session(1, 0.0, {})], [later]).next_session() == 4
+
+
 def test_a_line_that_does_not_fit_leaves_those_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

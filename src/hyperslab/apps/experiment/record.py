@@ -87,6 +87,12 @@ class Record:
     "Number of lines that are not as they were written."
     by_trial: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
 
+    def next_session(self) -> int:
+        """Number of a session that begins now, which none before had, of damaged lines either."""
+        numbers = [session.number for session in self.sessions]
+        numbers += [attempt.session for attempt in self.attempts]
+        return max(numbers, default=0) + 1
+
     def machines(self) -> dict[int, int]:
         """A number for the machine that each session found: the same where nothing has changed."""
         found: list[dict[str, Any]] = []

@@ -152,7 +152,7 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     _require_space(experiment, wish, record)
     means = _means(experiment)
     found = machine() | _links(means, record) | _source(experiment, record)
-    session = Session(len(record.sessions) + 1, time.time(), found)
+    session = Session(record.next_session(), time.time(), found)
     records.append(experiment.directory.record, session)
     synchronise(experiment.directory.root, only_names=True)
     if next_trial(experiment, wish, record, session) is None:
