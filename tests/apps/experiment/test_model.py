@@ -122,7 +122,7 @@ def test_what_others_read_is_in_the_overhead(tmp_path: Path) -> None:
     slots = model_of(replace(USE, reads_within=False), DISK, DISK).resources[0:2][1]
     assert slots.seconds == pytest.approx(6 + 2 + 0.5)
     asked = Experiment.of(find("storage-tiers/incrementation").load("quick"), tmp_path)
-    numbers = {name: 1.0 for name in NEEDED}
+    numbers = dict.fromkeys(NEEDED, 1.0)
     attempts = [replace(one, numbers=numbers) for one in record_of(asked, {}, {}).attempts]
     record = Record([], attempts, 0, {one.number: [one] for one in attempts})
     by_engine = {

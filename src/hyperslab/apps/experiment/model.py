@@ -337,7 +337,9 @@ def _reading(use: Use, source: Place) -> Iterator[Term]:
 
 def _overhead(use: Use) -> Term:
     overhead_s = use.overhead_s / use.lanes
-    return Term("engine overhead", overhead_s, f"{show_seconds(use.overhead_s)} of all, as measured")
+    return Term(
+        "engine overhead", overhead_s, f"{show_seconds(use.overhead_s)} of all, as measured"
+    )
 
 
 def _drained_nbytes(terms: Sequence[Term], target: Place, use: Use) -> float:

@@ -2,15 +2,13 @@
 
 A claim on a comparison says where the true ratio lies. Two settings "take as long" whose ratio lies
 within the margin, so that a difference alone is no refutation: it has to be beyond the margin. Two
-tests ask whether the ratio lies where the claim says, and whether it does not:
+tests ask whether the ratio lies where the claim has it, and whether it lies elsewhere:
 
-| expected             | the ratio lies               | shown by           | refuted by                 |
-|----------------------|------------------------------|--------------------|----------------------------|
-| equivalent           | within the margin            | two one-sided tests | a difference beyond it    |
-| slower or faster     | beyond the margin            | such a difference  | two one-sided tests        |
-| equivalent or slower | not below the margin         | one one-sided test | the opposite one           |
-| equivalent or faster | not above the margin         | one one-sided test | the opposite one           |
-| slower, or faster    | on this side of 1            | a difference       | another one, or equivalence |
+- equivalent: within the margin, by two one-sided tests; elsewhere by a difference beyond it
+- slower or faster: beyond the margin, and the other way round
+- equivalent or slower: not below the margin, by one one-sided test; elsewhere by its opposite
+- equivalent or faster: not above the margin, likewise
+- slower, or faster: on this side of 1; elsewhere by a difference on the other one, or equivalence
 """
 
 from __future__ import annotations
