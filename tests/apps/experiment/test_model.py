@@ -119,7 +119,7 @@ def test_an_emulated_tier_takes_what_it_was_asked_to() -> None:
 
 def test_what_others_read_is_in_the_overhead(tmp_path: Path) -> None:
     """Java reads whole files before tasks of Spark have them: no slot reads them once more."""
-    slots = model_of(replace(USE, reads_within=False), DISK, DISK).resources[0:2][1]
+    slots = model_of(replace(USE, reads_within=False), DISK, DISK).resources[1]
     assert slots.seconds == pytest.approx(6 + 2 + 0.5)
     asked = Experiment.of(find("storage-tiers/incrementation").load("quick"), tmp_path)
     numbers = dict.fromkeys(NEEDED, 1.0)
