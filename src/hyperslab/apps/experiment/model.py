@@ -323,7 +323,7 @@ def _slot_terms(use: Use, source: Place, target: Place) -> Iterator[Term]:
 
 
 def _reading(use: Use, source: Place) -> Iterator[Term]:
-    """From storage, and from memory."""
+    """Reading from storage, and from memory."""
     if not use.reads_within:
         yield from (Term(name, 0.0, "by others, within the overhead") for name in (READ, CACHED))
         return
