@@ -289,8 +289,8 @@ def test_what_is_of_a_device_needs_the_device(tmp_path: Path) -> None:
         }
         record = with_numbers(asked, collected)
         found = judged(PAPERS["storage-tiers"], [Finding(asked, answer_of(asked, record))])
-        (one,) = [one for claim, one in found if claim.text.startswith("Java collects")]
-        return one
+        (told,) = [told for claim, told in found if claim.text.startswith("Java collects")]
+        return told
 
     emulated = said(())
     assert emulated.outcome == "not tested"
