@@ -306,9 +306,9 @@ def test_claims_say_what_they_leave_out(tmp_path: Path) -> None:
         starved = "others" if one.replicate == 1 and one.levels["iterations"] == 2 else ""
         append(asked.directory.record, dataclasses.replace(one, starved=starved))
     paper = Paper("page", "Small", "Nobody", (Claim("Two take longer.", "small", longer),))
-    (_, one), *_ = judged(paper, findings_of([asked]))
-    assert one.outcome == "reproduced"
-    assert one.evidence[-1] == "Left out: 1 of 9 trials, which had to share the processors."
+    (_, found), *_ = judged(paper, findings_of([asked]))
+    assert found.outcome == "reproduced"
+    assert found.evidence[-1] == "Left out: 1 of 9 trials, which had to share the processors."
 
 
 def test_write_back_of_what_fits_and_of_more(tmp_path: Path) -> None:
