@@ -103,6 +103,8 @@ def test_memory_takes_what_is_written_up_to_its_limit() -> None:
     assert absorbed_nbytes(USE, back) is None
     busy = model_of(replace(use, compute_s=100.0), back, back).resources[1]
     assert busy.terms[3].seconds == 0.0, "all else takes so long that nobody waits"
+    full = model_of(replace(use, free_dirty_nbytes=0.0), back, back).resources[1]
+    assert full.terms[3].seconds == pytest.approx((600 - 6.1 * 60) / 50 / 2), "from the start on"
 
 
 def test_an_emulated_tier_takes_what_it_was_asked_to() -> None:

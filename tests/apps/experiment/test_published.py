@@ -65,11 +65,19 @@ def test_what_spark_took_on_tiers_stands_beside_whole_files() -> None:
     """The paper's Spark reads by binaryFiles, and not as hyperslab does."""
     published = published_for("storage-tiers/incrementation")
     assert published
+    tables = [table for table in published.tables if "Spark" in table.title]
+    assert len(tables) == 2
     for scale in ("paper", "laptop", "quick"):
-        joined = beside(published.tables[-1], _results("storage-tiers/incrementation", scale))
-        assert {one.result and one.result.cell.levels["engine"] for one in joined} == {
-            "spark-binary-files"
-        }
+        results = _results("storage-tiers/incrementation", scale)
+        joined = [one.result for table in tables for one in beside(table, results)]
+        assert {one and one.cell.levels["engine"] for one in joined} == {"spark-binary-files"}
+
+
+def test_all_makespans_of_increments_on_tiers_are_shipped() -> None:
+    """In both modes of persistent memory."""
+    published = published_for("storage-tiers/incrementation")
+    assert published
+    assert sum(len(table.rows) for table in published.tables) == 30
 
 
 def test_at_another_scale_numbers_are_joined_by_their_distance_from_the_baseline() -> None:

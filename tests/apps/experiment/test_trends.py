@@ -116,6 +116,20 @@ def test_engines_trade_overhead_for_transfer_or_not(taken: float, words: str) ->
     assert words in list(sentences(trends))[-1]
 
 
+def test_cells_of_a_replicate_are_one_slope() -> None:
+    """Slopes of -1, -2 and -3, however many cells agree on each of them."""
+
+    def numbers(made: Attempt) -> dict[str, float]:
+        is_threads = made.levels["engine"] == "threads"
+        transfer = {"read_s": 50 - 5.0 * made.replicate * is_threads, "write_s": 0.0}
+        return {"makespan_s": 1.0, "overhead_s": 2 + 5.0 * is_threads, **transfer}
+
+    found = trends_of(_results(numbers)).compensation
+    assert found
+    assert found.low is not None
+    assert (found.value, found.value - found.low) == pytest.approx((-2, 4.3027 / 3**0.5), rel=1e-4)
+
+
 def test_numbers_that_are_missing_make_no_trend() -> None:
     trends = trends_of(_results(lambda made: {"makespan_s": 1.0}))
     assert trends.growths == []

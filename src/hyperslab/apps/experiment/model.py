@@ -316,9 +316,7 @@ def _slot_terms(use: Use, source: Place, target: Place) -> Iterator[Term]:
     else:
         taken = _stream_term(ABSORBED, absorbed, target, "write-cached", use)
         left = use.written_nbytes - absorbed
-        if absorbed:
-            left = max(0.0, left - _drained_nbytes([*before, taken], target, use))
-        writing = [taken, _stream_term(WRITE, left, target, "write", use)]
+        writing = [taken, _throttled(left, [*before, taken], target, use)]
     yield from (reading, cached, *writing, computing, overhead)
 
 
@@ -340,6 +338,16 @@ def _overhead(use: Use) -> Term:
     return Term(
         "engine overhead", overhead_s, f"{show_seconds(use.overhead_s)} of all, as measured"
     )
+
+
+def _throttled(nbytes: float, others: Sequence[Term], target: Place, use: Use) -> Term:
+    """Bytes that memory has no room for, as far as none comes free while slots do other things."""
+    if not nbytes or not target.writes_back:
+        return _stream_term(WRITE, nbytes, target, "write", use)
+    left = nbytes - _drained_nbytes(others, target, use)
+    if left <= 0:
+        return Term(WRITE, 0.0, "none that waits: room in memory comes free meanwhile")
+    return _stream_term(WRITE, left, target, "write", use)
 
 
 def _drained_nbytes(terms: Sequence[Term], target: Place, use: Use) -> float:

@@ -10,8 +10,8 @@ states:
 - whether makespans vary more between replicates with more blocks: by the sign of the slope of the
   logarithm of the standard deviation over that of the blocks, engine by engine;
 - whether overhead and transfer compensate each other: the slope of transfer over overhead among
-  engines, within each replicate of the same levels. -1: what one takes longer in one, it takes less
-  in the other; 0: they have nothing to do with each other.
+  engines, within each replicate of the same levels, and its mean over replicates. -1: what one
+  takes longer in one, it takes less in the other; 0: they have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from statistics import stdev
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.intervals import mean_interval
 from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.regression import (
     Point,
@@ -95,8 +96,17 @@ def trends_of(results: Sequence[CellResult]) -> Trends:
 
 
 def compensation_of(results: Sequence[CellResult]) -> Slope | None:
-    """Slope of transfer over overhead among engines; None without two of them."""
-    return slope_within(list(_pairs(results)))
+    """Slope of transfer over overhead among engines, as the mean of that of each replicate: cells
+    of one engine are no independent points. None without two engines.
+    """
+    by_replicate: dict[int, list[Point]] = {}
+    for replicate, point in _pairs(results):
+        by_replicate.setdefault(replicate, []).append(point)
+    slopes = [slope for points in by_replicate.values() if (slope := slope_within(points))]
+    if not slopes:
+        return None
+    interval = mean_interval([slope.value for slope in slopes])
+    return Slope(*interval, sum(slope.points for slope in slopes))
 
 
 def amount(attempt: Attempt, measure: str) -> float | None:
@@ -164,8 +174,8 @@ def _deviations(result: CellResult, factor: str) -> tuple[float, float, float] |
     return float(result.cell.levels[factor]), stdev(makespans), stdev(overheads)
 
 
-def _pairs(results: Sequence[CellResult]) -> Iterator[Point]:
-    """Overhead and transfer of every trial, in blocks of one replicate of all engines."""
+def _pairs(results: Sequence[CellResult]) -> Iterator[tuple[int, Point]]:
+    """Overhead and transfer of every trial with its replicate, in blocks of all engines."""
     for result in results:
         others = tuple(pair for pair in result.cell.key if pair[0] != ENGINE)
         if ENGINE not in result.cell.levels:
@@ -174,7 +184,7 @@ def _pairs(results: Sequence[CellResult]) -> Iterator[Point]:
             overhead = amount(attempt, "overhead")
             transfer = amount(attempt, "transfer")
             if overhead is not None and transfer is not None:
-                yield Point((others, attempt.replicate), overhead, transfer)
+                yield attempt.replicate, Point(others, overhead, transfer)
 
 
 # In sentences
