@@ -60,6 +60,28 @@ APPS = [
         "tests/apps/experiment/test_intervals.py::test_equivalence_is_what_two_one_sided_tests_say",
     ),
     Mutant(
+        "a difference within the margin is taken for one beyond it",
+        "src/hyperslab/apps/experiment/significance.py",
+        "return min(1.0, _above(differences, margin) + _above(differences, -margin))",
+        "return min(1.0, 2 * _above(differences, 0.0))",
+        "tests/apps/experiment/test_claims.py"
+        "::test_a_difference_refutes_equivalence_beyond_the_margin_alone",
+    ),
+    Mutant(
+        "files that a glob names stay in the page cache",
+        "src/hyperslab/apps/experiment/inputs.py",
+        "if setting.recipe is None:",
+        "if False:",
+        "tests/apps/experiment/test_inputs.py::test_globs_lists_and_folders_stand_for_their_files",
+    ),
+    Mutant(
+        "slots wait for all that memory has no room for",
+        "src/hyperslab/apps/experiment/model.py",
+        "left = nbytes - _drained_nbytes(others, target, use)",
+        "left = nbytes",
+        "tests/apps/experiment/test_model.py::test_memory_takes_what_is_written_up_to_its_limit",
+    ),
+    Mutant(
         "a line that does not fit stays as far as it went",
         "src/hyperslab/apps/experiment/record.py",
         "os.ftruncate(fd, end)",
