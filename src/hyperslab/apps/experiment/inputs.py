@@ -16,6 +16,7 @@ from hyperslab.apps.experiment.setting import BIDS, Folder, Recipe, Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.blocks.gathering import expand
 from hyperslab.errors import Missing, UsageError
+from hyperslab.formats.identity import identify_path
 from hyperslab.machine.host import Host
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_bytes, show_count
@@ -165,16 +166,23 @@ class Inputs:
         return list(dict.fromkeys(found))
 
     def state(self, setting: Setting) -> str:
-        """What the user's files are like, by their names, sizes and times of change, in words that
-        differ once they have changed; '' without any.
+        """What the user's files are like, in words that differ once these have changed: by their
+        names from the spec's folder, sizes and some pages of each, so that copies are the same; ''
+        without any. Raises OSError and SourceChanged.
         """
         if setting.recipe is not None or not self.loaded.spec.source.paths:
             return ""
-        told = [(str(file), file.stat()) for file in self.files(setting)]
-        lines = [f"{name} {about.st_size} {about.st_mtime_ns}" for name, about in told]
-        digest = hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
-        nbytes = sum(about.st_size for _, about in told)
-        return f"{show_count(len(told), 'file')}, {show_bytes(nbytes)} (state {digest[:12]})"
+        files = self.files(setting)
+        told = [f"{self._name(file)} {identify_path(str(file), b'').version}" for file in files]
+        digest = hashlib.sha256("\n".join(told).encode(errors="surrogateescape")).hexdigest()
+        nbytes = sum(file.stat().st_size for file in files)
+        return f"{show_count(len(files), 'file')}, {show_bytes(nbytes)} (state {digest[:12]})"
+
+    def _name(self, file: Path) -> str:
+        """Name of a file of the user's: its path from the spec's folder, if it lies in there."""
+        if file.is_relative_to(self.loaded.folder):
+            return str(file.relative_to(self.loaded.folder))
+        return str(file)
 
     def nbytes(self, setting: Setting) -> int:
         """Bytes of the source: those asked for of a synthetic one, those there of files."""
