@@ -2,13 +2,15 @@
 and in memory.
 
     python -m benchmarks.bench_scratch [--tasks 50] [--metadata 300us] [--repeats 3]
+                                       [--also loop several]
 
 The storage is an emulated tier on which operations on names take their time one after the other.
 M map tasks hold every key of R reducers, which is the worst case: Spark makes M x R files and opens
 3 x M x R, by its defaults; with M = R = 200 each turn on the tier as it is takes minutes. Three
 Sparks of a user without rights take turns, whose files are: on the tier as it is; in scratch on the
-tier, by a user namespace; and in memory. Each has a turn that does not count; the ratio is that of
-medians.
+tier, by a user namespace; and in memory. `--also` adds one of root, whose files are on a loop device
+over an image on the tier, and one that takes turns with two directories, in memory and on the tier.
+Each has a turn that does not count; the ratio is that of medians.
 """
 
 from __future__ import annotations
@@ -33,9 +35,12 @@ from hyperslab.units import show_seconds
 
 LEAST_SLOWDOWN = 5.0
 MOST_SLOWDOWN = 1.3
+MOST_BY_LOOP = 1.15
 SIZE = "1GB"
 RAW, SCRATCH, IN_MEMORY = "on the tier", "in scratch on the tier", "in memory"
+LOOP, SEVERAL = "on a loop device on the tier", "in memory and on the tier"
 _PLACES = (RAW, SCRATCH, IN_MEMORY)
+_MORE = {"loop": LOOP, "several": SEVERAL}
 _EXEC = "from hyperslab.cli import main; main()"
 
 
@@ -44,20 +49,22 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, nargs="+", default=[50])
     parser.add_argument("--metadata", default="300us")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--also", nargs="+", choices=_MORE, default=[])
     arguments = parser.parse_args()
+    places = (*_PLACES, *(_MORE[name] for name in arguments.also))
     gates = Gates()
     settings = Settings(metadata_s=parse_duration("--metadata", arguments.metadata))
     with emulated("metadata", settings) as tier:
         tier.parent.chmod(0o755)  # nobody is to get there
         for tasks in arguments.tasks:
-            _compare(tier, tasks, arguments.repeats, gates)
+            _compare(tier, places, tasks, arguments.repeats, gates)
     gates.close()
 
 
-def _compare(tier: Path, tasks: int, repeats: int, gates: Gates) -> None:
+def _compare(tier: Path, places: Sequence[str], tasks: int, repeats: int, gates: Gates) -> None:
     taken: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        sparks = {name: stack.enter_context(_spark(name, tier, tasks)) for name in _PLACES}
+        sparks = {name: stack.enter_context(_spark(name, tier, tasks)) for name in places}
         for spark in sparks.values():
             _require_ready(spark)
         for turn in range(repeats + 1):
@@ -76,6 +83,10 @@ def _compare(tier: Path, tasks: int, repeats: int, gates: Gates) -> None:
     what = f"shuffle of M = R = {tasks}"
     gates.at_least(f"{what}, {RAW} / {IN_MEMORY}", medians[RAW] / memory, LEAST_SLOWDOWN)
     gates.at_most(f"{what}, {SCRATCH} / {IN_MEMORY}", medians[SCRATCH] / memory, MOST_SLOWDOWN)
+    if LOOP in medians:
+        gates.at_most(f"{what}, {LOOP} / {IN_MEMORY}", medians[LOOP] / memory, MOST_BY_LOOP)
+    if SEVERAL in medians:
+        print(f"{what}, {SEVERAL} / {IN_MEMORY}: {medians[SEVERAL] / memory:.2f}", flush=True)
 
 
 def _operations(tier: Path) -> int:
@@ -89,21 +100,36 @@ def _operations(tier: Path) -> int:
 def _spark(name: str, tier: Path, tasks: int) -> Iterator[subprocess.Popen[str]]:
     """A Spark that starts, and waits for its turns; its temporary files go there."""
     program = [sys.executable, "-m", "benchmarks.shuffle_process", str(tasks), str(tasks)]
-    above = MEMORY if name == IN_MEMORY else tier
-    with _folder(above) as folder, _folder(Path("/run")) as runtime:
-        words = ["env", f"SPARK_LOCAL_DIRS={folder}", *program]
-        if name == SCRATCH:
-            words = [*_scratch(folder), *program]
-        spark = as_nobody(["env", f"XDG_RUNTIME_DIR={runtime}", *words], stdin=subprocess.PIPE)
+    with _folder(MEMORY) as fast, _folder(tier) as slow, _folder(Path("/run")) as runtime:
+        words = ["env", f"XDG_RUNTIME_DIR={runtime}", *_directing(name, fast, slow), *program]
+        start = _as_root if name == LOOP else as_nobody
+        spark = start(words, stdin=subprocess.PIPE)
         try:
             yield spark
         finally:
             spark.communicate()
 
 
-def _scratch(folder: Path) -> Sequence[str]:
-    """Words before a command that has scratch on a storage, without root or mount helper."""
-    given = ["--on", str(folder), "--size", SIZE, "--way", "namespace"]
+def _directing(name: str, fast: Path, slow: Path) -> Sequence[str]:
+    """Words before a command that direct its temporary files to a place."""
+    if name == SCRATCH:
+        return _scratch(slow, "namespace")
+    if name == LOOP:
+        return _scratch(slow, "loop")
+    folders = {RAW: [slow], IN_MEMORY: [fast], SEVERAL: [fast, slow]}
+    return [f"SPARK_LOCAL_DIRS={','.join(map(str, folders[name]))}"]
+
+
+def _as_root(words: Sequence[str], stdin: int) -> subprocess.Popen[str]:
+    """Start a command of root."""
+    return subprocess.Popen(
+        words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _scratch(folder: Path, way: str) -> Sequence[str]:
+    """Words before a command that has scratch on a storage, made in such a way."""
+    given = ["--on", str(folder), "--size", SIZE, "--way", way]
     return [sys.executable, "-c", _EXEC, "scratch", "exec", *given, "--"]
 
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 /// Tell whoever waits at the standard output that all is made.
 pub fn say_ready() -> io::Result<()> {
@@ -18,4 +18,10 @@ pub fn ending_signals() -> nix::Result<SigSet> {
     signals.add(Signal::SIGINT);
     signals.thread_block()?;
     Ok(signals)
+}
+
+/// Have a write fail that goes beyond a limit of the user's (`ulimit -f`), which ends the program else.
+pub fn fail_at_limits() -> nix::Result<()> {
+    // SAFETY: nothing runs when the signal comes.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.map(drop)
 }

@@ -11,6 +11,9 @@ const RUNS_AS_GROUP: u16 = (libc::S_ISGID | libc::S_IXGRP) as u16;
 
 /// Take the bits away that a file loses when somebody changes it.
 pub fn drop_set_id(attributes: &mut FileAttr) {
+    if attributes.kind == FileType::Directory {
+        return;
+    }
     attributes.perm &= !SET_USER;
     if attributes.perm & RUNS_AS_GROUP == RUNS_AS_GROUP {
         attributes.perm &= !(libc::S_ISGID as u16);

@@ -126,8 +126,8 @@ impl Contents {
         self.put(&padded, position)
     }
 
-    /// Have a file keep blocks that could be written: false where the directory beneath is full. Then
-    /// they are not given to anybody again, nor are others that would need room there.
+    /// Have a file keep blocks that could be written: false where the directory beneath is full, or
+    /// loses data. Then they are not given to anybody again, nor are others that would need room there.
     fn kept(
         &self,
         extents: &mut Extents,
@@ -140,8 +140,9 @@ impl Contents {
             return Ok(true);
         };
         let mut space = self.space.lock().unwrap();
-        if is_full(errno) {
-            space.withdraw(self.image_of(run.start).range());
+        let image = self.image_of(run.start);
+        if is_full(errno) || image.has_lost() {
+            space.withdraw(image.range());
             return Ok(false);
         }
         space.give_back(run);
@@ -173,27 +174,36 @@ impl Contents {
         }
     }
 
-    /// Have a range of a file take blocks, those that are new hold zeros.
+    /// Have a range of a file take blocks, those that are new hold zeros; none where that are more
+    /// than there are.
     pub fn allocate(&self, extents: &mut Extents, range: Range<u64>) -> Result<(), Errno> {
         let last = range.end.div_ceil(BLOCK);
         let mut block = range.start / BLOCK;
+        if extents.missing(block..last) > self.free() {
+            return Err(Errno::ENOSPC);
+        }
         while block < last {
             match extents.find(block) {
                 Found::Mapped(run) => block += run.blocks.min(last - block),
                 Found::Hole(hole) => {
                     let given = self.take(hole.min(last - block), extents, block)?;
-                    let mut zeroed = Ok(());
-                    if !given.is_zero {
-                        let position = given.run.start * BLOCK;
-                        zeroed = self.zero(position..position + given.run.blocks * BLOCK);
-                    }
-                    if self.kept(extents, block, given.run, zeroed)? {
+                    let reserved = self.reserve(given);
+                    if self.kept(extents, block, given.run, reserved)? {
                         block += given.run.blocks;
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// See that blocks hold zeros, and that there is room for what is written there later.
+    fn reserve(&self, given: Given) -> Result<(), Errno> {
+        if given.is_zero {
+            return self.image_of(given.run.start).reserve(given.run);
+        }
+        let position = given.run.start * BLOCK;
+        self.zero(position..position + given.run.blocks * BLOCK)
     }
 
     /// Make a hole of a range of a file: blocks that are whole in it go back.
@@ -253,20 +263,21 @@ impl Contents {
         found.expect("every block that a file has is in an image")
     }
 
-    /// Make holes of long runs that no file has any more: false where that is not possible.
+    /// Make holes of long runs that no file has any more, where that is possible.
     ///
     /// Meanwhile such a run is not free, so that nobody writes there.
-    pub fn punch(&self) -> bool {
-        loop {
-            let taken = self.space.lock().unwrap().take_used(PUNCHED, PUNCHED_AT_ONCE);
-            let Some(run) = taken else { return true };
-            let is_hole = self.image_of(run.start).punch(run).is_ok();
+    pub fn punch(&self) {
+        while let Some(run) = self.take_punched() {
+            let is_hole = self.image_of(run.start).punch(run);
             self.space.lock().unwrap().give_back_punched(run, is_hole);
             self.returned.notify_all();
-            if !is_hole {
-                return false;
-            }
         }
+    }
+
+    fn take_punched(&self) -> Option<Run> {
+        let mut space = self.space.lock().unwrap();
+        let mut images = self.images.iter().filter(|image| image.can_punch());
+        images.find_map(|image| space.take_used(image.range(), PUNCHED, PUNCHED_AT_ONCE))
     }
 }
 
@@ -284,12 +295,16 @@ fn errno_of(error: &io::Error) -> Errno {
 }
 
 #[cfg(test)]
+#[path = "races.rs"]
+mod races;
+
+#[cfg(test)]
 mod tests {
     use tempfile::TempDir;
 
     use super::*;
 
-    fn contents(folder: &TempDir, blocks: &[u64]) -> Contents {
+    pub fn contents(folder: &TempDir, blocks: &[u64]) -> Contents {
         let mut start = 0;
         let mut images = Vec::new();
         for blocks in blocks.iter().copied() {
@@ -362,17 +377,44 @@ mod tests {
         let contents = contents(&folder, &[2 * PUNCHED]);
         let mut extents = written(&contents, 0, &vec![1; (PUNCHED * BLOCK) as usize]);
         contents.cut(&mut extents, 0).unwrap();
-        assert!(contents.punch());
-        assert!(contents.space.lock().unwrap().take_used(1, 1).is_none());
+        contents.punch();
+        assert!(contents.space.lock().unwrap().take_used(0..u64::MAX, 1, 1).is_none());
         assert_eq!(contents.free(), 2 * PUNCHED);
     }
+
+    #[test]
+    fn what_is_set_aside_is_all_there_or_nothing_is_taken() {
+        let folder = TempDir::new().unwrap();
+        let contents = contents(&folder, &[4]);
+        let mut extents = written(&contents, BLOCK, b"abc");
+        assert_eq!(contents.allocate(&mut extents, 0..6 * BLOCK), Err(Errno::ENOSPC));
+        assert_eq!(contents.allocate(&mut extents, 0..1 << 60), Err(Errno::ENOSPC));
+        assert_eq!(extents.blocks(), 1);
+        contents.allocate(&mut extents, 0..4 * BLOCK).unwrap();
+        assert_eq!(contents.free(), 0);
+        assert_eq!(contents.read(&extents, BLOCK, 4).unwrap(), *b"abc\0");
+    }
+
+    #[test]
+    fn nothing_is_read_from_an_image_that_loses_data_and_files_go_on_in_the_next() {
+        let folder = TempDir::new().unwrap();
+        let contents = contents(&folder, &[4, 4]);
+        let data = vec![1; 2 * BLOCK as usize];
+        let mut early = written(&contents, 0, &data);
+        contents.images[0].lose();
+        let late = written(&contents, 0, &data);
+        assert_eq!(contents.read(&early, 0, 1), Err(Errno::EIO));
+        assert_eq!(contents.write(&mut early, 0, b"x"), Err(Errno::EIO));
+        assert_eq!(contents.read(&late, 0, data.len()).unwrap(), data);
+    }
+
     #[test]
     fn who_writes_while_holes_are_made_finds_room() {
         let folder = TempDir::new().unwrap();
         let contents = contents(&folder, &[2 * PUNCHED]);
         let mut gone = written(&contents, 0, &vec![1; (2 * PUNCHED * BLOCK) as usize]);
         contents.cut(&mut gone, 0).unwrap();
-        let taken = contents.space.lock().unwrap().take_used(1, u64::MAX).unwrap();
+        let taken = contents.space.lock().unwrap().take_used(0..u64::MAX, 1, u64::MAX).unwrap();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| written(&contents, 0, b"abc"));
             std::thread::sleep(std::time::Duration::from_millis(50));

@@ -59,6 +59,24 @@ impl Extents {
         Found::Hole(next.map_or(u64::MAX, |(first, _)| *first) - block)
     }
 
+    /// Blocks of a range that the file does not take yet.
+    pub fn missing(&self, range: Range<u64>) -> u64 {
+        let mut missing = 0;
+        let mut block = range.start;
+        while block < range.end {
+            let left = range.end - block;
+            match self.find(block) {
+                Found::Mapped(run) => block += run.blocks.min(left),
+                Found::Hole(blocks) => {
+                    let hole = blocks.min(left);
+                    missing += hole;
+                    block += hole;
+                }
+            }
+        }
+        missing
+    }
+
     /// The block of the images that would go on with what the file has before one of its blocks.
     pub fn continuation(&self, block: u64) -> Option<u64> {
         let (first, run) = self.runs.range(..block).next_back()?;
@@ -123,6 +141,9 @@ mod tests {
         assert_eq!(extents.find(9), Found::Mapped(run(7, 1)));
         assert_eq!(extents.find(10), Found::Hole(u64::MAX - 10));
         assert_eq!(extents.blocks(), 4);
+        assert_eq!(extents.missing(1..10), 5);
+        assert_eq!(extents.missing(3..5), 0);
+        assert_eq!(extents.missing(4..1 << 51), (1 << 51) - 6);
     }
 
     #[test]

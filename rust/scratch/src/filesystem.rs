@@ -208,6 +208,9 @@ impl Filesystem for ScratchFs {
             return reply.error(fuser::Errno::ENAMETOOLONG);
         }
         let (from, to) = ((parent.0, name), (new_parent.0, new_name));
+        if flags.contains(RenameFlags::RENAME_WHITEOUT) {
+            return reply.error(fuser::Errno::EINVAL);
+        }
         if flags.contains(RenameFlags::RENAME_EXCHANGE) {
             let done = self.names().exchange(from, to);
             return reply_empty(reply, done);
@@ -225,6 +228,9 @@ impl Filesystem for ScratchFs {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
+        if new_name.len() > NAME_LENGTH as usize {
+            return reply.error(fuser::Errno::ENAMETOOLONG);
+        }
         let linked = self.names().link(number.0, new_parent.0, new_name);
         reply_entry(reply, linked);
     }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use hyperslab_programs::starting::{ending_signals, say_ready};
+use hyperslab_programs::starting::{ending_signals, fail_at_limits, say_ready};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getegid, geteuid};
@@ -65,6 +65,8 @@ fn serve(mounting: &Mounting) -> Result<(), String> {
         namespace::leave_for_own()
             .map_err(|error| format!("there is no user namespace to be had: {error}"))?;
     }
+    end_together();
+    fail_at_limits().map_err(|errno| errno.desc().to_string())?;
     let signals = ending_signals().map_err(|errno| errno.desc().to_string())?;
     let names = Names::new(geteuid().as_raw(), getegid().as_raw(), contents.blocks());
     let filesystem = ScratchFs::new(names, contents.clone(), mounting.has_extended);
@@ -74,6 +76,15 @@ fn serve(mounting: &Mounting) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     say_ready().map_err(|error| error.to_string())?;
     session.run().map_err(|error| error.to_string())
+}
+
+/// End with all threads when one of them fails: who waits for its answer would wait for ever.
+fn end_together() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |told| {
+        say(told);
+        std::process::abort();
+    }));
 }
 
 /// The images, each behind the blocks of the one before, of which it is no neighbour.
@@ -119,7 +130,8 @@ fn begin(
         spawn("lifeline", move || end_with_input(&unmounter, &mountpoint))?;
     }
     spawn("holes", move || {
-        while contents.punch() {
+        loop {
+            contents.punch();
             std::thread::sleep(PUNCHING_PERIOD);
         }
     })

@@ -61,6 +61,10 @@ impl ScratchFs {
         if nbytes < inode.now().size {
             self.contents.cut(&mut extents, nbytes)?;
         }
+        if nbytes == 0 {
+            // Nothing is left of what was lost.
+            inode.is_damaged.store(false, Ordering::Relaxed);
+        }
         let blocks = shown(extents.blocks());
         inode.change(|attributes| {
             attributes.size = nbytes;
@@ -116,20 +120,20 @@ impl ScratchFs {
     ) -> Result<(), Errno> {
         let end = offset.checked_add(nbytes).ok_or(Errno::EFBIG)?;
         let mut extents = inode.extents.write().unwrap();
-        match mode & !KEEP_SIZE {
-            0 => self.contents.allocate(&mut extents, offset..end)?,
-            PUNCH_HOLE | ZERO_RANGE => self.contents.clear(&mut extents, offset..end)?,
+        let done = match mode & !KEEP_SIZE {
+            0 => self.contents.allocate(&mut extents, offset..end),
+            PUNCH_HOLE | ZERO_RANGE => self.contents.clear(&mut extents, offset..end),
             _ => return Err(Errno::EOPNOTSUPP),
-        }
+        };
         let blocks = shown(extents.blocks());
         inode.change(|attributes| {
             attributes.blocks = blocks;
             attributes.mtime = SystemTime::now();
-            if mode & KEEP_SIZE == 0 {
+            if done.is_ok() && mode & KEEP_SIZE == 0 {
                 attributes.size = attributes.size.max(end);
             }
         });
-        Ok(())
+        done
     }
 }
 

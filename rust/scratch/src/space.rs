@@ -130,9 +130,9 @@ impl Space {
         self.fresh.take_all(range);
     }
 
-    /// Take blocks of a run of at least so many, of which a hole is to be made.
-    pub fn take_used(&mut self, least: u64, most: u64) -> Option<Run> {
-        let long = self.used.by_start.iter().find(|(_, blocks)| **blocks >= least);
+    /// Take blocks of a run in a range of at least so many, of which a hole is to be made.
+    pub fn take_used(&mut self, range: Range<u64>, least: u64, most: u64) -> Option<Run> {
+        let long = self.used.by_start.range(range).find(|(_, blocks)| **blocks >= least);
         let start = long.map(|(start, _)| *start)?;
         let run = self.used.take_at(start, most)?;
         self.punched += run.blocks;
@@ -199,8 +199,8 @@ mod tests {
         let mut space = space();
         space.take(10, None);
         space.give_back(run(0, 6));
-        assert_eq!(space.take_used(7, 20), None);
-        let taken = space.take_used(6, 20).unwrap();
+        assert_eq!(space.take_used(0..20, 7, 20), None);
+        let taken = space.take_used(0..20, 6, 20).unwrap();
         assert_eq!(space.take(20, None), Some(Given { run: run(11, 5), is_zero: true }));
         assert_eq!(space.take(20, None), None);
         assert_eq!(space.free(), 6);
@@ -215,10 +215,11 @@ mod tests {
         let mut space = space();
         space.take(10, None);
         space.give_back(run(0, 10));
-        let taken = space.take_used(6, 7).unwrap();
+        let taken = space.take_used(0..20, 6, 7).unwrap();
         assert_eq!(taken, run(0, 7));
         space.give_back_punched(taken, false);
-        assert_eq!(space.take_used(10, 20), Some(run(0, 10)));
+        assert_eq!(space.take_used(11..20, 1, 20), None);
+        assert_eq!(space.take_used(0..20, 10, 20), Some(run(0, 10)));
     }
 
     #[test]

@@ -99,8 +99,15 @@ def wish_for_run(text: str, nbytes: int) -> Wish:
     if text.startswith(IMAGE):
         return Wish(Path(text.removeprefix(IMAGE)), fallback=temporary)
     if not Path(text).is_dir():
-        raise UsageError(f"--scratch {text}: there is no such directory; give {_FORMS}")
+        raise UsageError(f"--scratch {text}: {_why_none(text)}; give {_FORMS}")
     return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
+
+
+def _why_none(text: str) -> str:
+    """Why a text names no directory, as a clause."""
+    if "," in text:
+        return "engines take turns with several directories, so that the slowest sets the pace"
+    return "there is no such directory"
 
 
 def _chosen_for(needed: int, temporary: Path) -> str:

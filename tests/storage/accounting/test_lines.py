@@ -64,6 +64,16 @@ def test_openings(text: str, expected: str) -> None:
     assert found == [(expected, "/w/x", 0, "ENOENT" in text)]
 
 
+def test_a_file_that_is_made_without_opening_it_is_created() -> None:
+    made = 'mknodat(AT_FDCWD</w>, "x", S_IFIFO|0600) = 0 <0.1>'
+    assert of(f"1 1.0 {made}") == [("create", "/w/x", 0, False)]
+
+
+def test_calls_that_lead_past_all_others_are_told() -> None:
+    [note] = threads_of(("1 1.0 io_setup(8, [0x7f0000000000]) = 0 <0.1>",)).calls.notes
+    assert "asynchronous reads and writes" in note
+
+
 def test_an_opening_of_what_is_there_makes_nothing() -> None:
     made = 'openat(AT_FDCWD</w>, "x", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3</w/x> <0.1>'
     found = of(f"1 1.0 {made}", f"1 1.1 {made}", '1 1.2 unlink("/w/x") = 0 <0.1>', f"1 1.3 {made}")

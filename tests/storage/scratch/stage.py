@@ -50,3 +50,17 @@ def small_disk(place: Path, options: str) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@contextmanager
+def thin_disk(image: Path, place: Path) -> Iterator[None]:
+    """A file system of 64 MB in a directory, in an image that takes what is written there."""
+    with image.open("xb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+    shutil.rmtree(place / "lost+found")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)

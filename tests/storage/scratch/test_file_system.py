@@ -5,8 +5,10 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
+import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from hyperslab.storage.scratch.program import PROGRAM
 from tests.storage.emulation.test_file_system import (  # noqa: F401
     here,
+    libc,
     test_a_file_is_made_once,
     test_a_mapping_that_nobody_syncs_is_there_after_close,
     test_a_rename_may_refuse_to_replace_and_may_exchange,
@@ -23,7 +26,6 @@ from tests.storage.emulation.test_file_system import (  # noqa: F401
     test_extended_attributes,
     test_files_are_cut_and_grow,
     test_hard_links_are_one_file,
-    test_holes_stay_holes,
     test_large_directories_are_listed_whole,
     test_locks_hold,
     test_modes_and_times,
@@ -35,7 +37,7 @@ from tests.storage.emulation.test_file_system import (  # noqa: F401
     test_what_is_past_the_page_cache_is_the_same,
     test_writers_at_once_do_not_disturb_each_other,
 )
-from tests.storage.scratch.stage import require_program
+from tests.storage.scratch.stage import needs_root, require_program
 
 MB = 1 << 20
 NBYTES = 32 * MB
@@ -44,19 +46,26 @@ NBYTES = 32 * MB
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The program alone, with all that it can do."""
-    require_program()
     place = tmp_path_factory.mktemp("mounted")
     on = tmp_path_factory.mktemp("on")
-    words = [PROGRAM.find(), "mount", str(on), str(NBYTES), str(place), "--attributes", "yes"]
-    words += ["--lifeline", "yes"]
+    with served(on, place):
+        yield place
+    assert not os.path.ismount(place)
+    assert os.listdir(on) == []
+
+
+@contextmanager
+def served(on: Path, place: Path, prefix: Sequence[str] = ()) -> Iterator[None]:
+    """The program, started behind such words, until the block ends."""
+    require_program()
+    words = [*prefix, PROGRAM.find(), "mount", str(on), str(NBYTES), str(place)]
+    words += ["--attributes", "yes", "--lifeline", "yes"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018
         assert process.stdout.readline() == b"ready\n"
-        yield place
+        yield
         process.stdin.close()
         assert process.wait(10) == 0
-    assert not os.path.ismount(place)
-    assert os.listdir(on) == []
 
 
 def free(place: Path) -> int:
@@ -143,8 +152,72 @@ def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noq
             read_same(descriptor, 2 * MB)
     finally:
         os.close(descriptor)
-        path.unlink()
         (here / "large").unlink()
+    path.write_bytes(b"written anew")
+    assert path.read_bytes() == b"written anew"
+
+
+def test_nobody_takes_for_a_hole_what_is_mapped(here: Path) -> None:  # noqa: F811
+    path = here / "a"
+    with path.open("w+b") as file:
+        file.truncate(2 * MB)
+        with mmap.mmap(file.fileno(), 2 * MB) as mapped:
+            mapped[MB] = 7
+            assert file.seek(0, os.SEEK_DATA) <= MB
+            subprocess.run(["cp", path, here / "copy"], check=True)
+            assert (here / "copy").read_bytes()[MB] == 7
+
+
+def test_a_file_far_out_takes_little(here: Path) -> None:  # noqa: F811
+    path = here / "a"
+    with path.open("w+b") as file:
+        os.pwrite(file.fileno(), b"end", 1 << 40)
+        assert os.pread(file.fileno(), 10, (1 << 40) - 2) == b"\0\0end"
+        with pytest.raises(OSError, match="File too large"):
+            os.pwrite(file.fileno(), b"x", (1 << 63) - 1)
+    assert path.stat().st_size == (1 << 40) + 3
+    assert path.stat().st_blocks == 8
+
+
+def test_more_than_there_is_is_not_set_aside_in_part(here: Path) -> None:  # noqa: F811
+    before = free(here)
+    with (here / "a").open("wb") as file:
+        with pytest.raises(OSError, match="No space left"):
+            os.posix_fallocate(file.fileno(), 0, 2 * NBYTES)
+        assert os.fstat(file.fileno()).st_size == 0
+    assert free(here) >= before
+
+
+def test_a_limit_of_the_user_is_an_error_and_no_end(tmp_path: Path) -> None:
+    on, place = tmp_path / "on", tmp_path / "place"
+    on.mkdir()
+    place.mkdir()
+    with served(on, place, ["prlimit", f"--fsize={MB}"]):
+        (place / "kept").write_bytes(b"x" * (MB // 2))
+        with pytest.raises(OSError, match="No space left"):
+            write_synced(place / "large", 4 * MB)
+        assert (place / "kept").read_bytes() == b"x" * (MB // 2)
+
+
+def test_names_are_no_longer_than_elsewhere(here: Path) -> None:  # noqa: F811
+    (here / "a").touch()
+    for make in (os.link, os.rename):
+        with pytest.raises(OSError, match="File name too long"):
+            make(here / "a", here / ("b" * 256))
+    os.link(here / "a", here / ("b" * 255))
+
+
+@needs_root
+def test_a_whiteout_is_refused_and_a_directory_keeps_its_group(here: Path) -> None:  # noqa: F811
+    (here / "a").touch()
+    whiteout, at = 4, -100
+    names = (os.fsencode(here / "a"), os.fsencode(here / "b"))
+    assert libc.renameat2(at, names[0], at, names[1], whiteout) == -1
+    assert os.listdir(here) == ["a"]
+    (here / "folder").mkdir()
+    (here / "folder").chmod(0o2770)
+    os.chown(here / "folder", -1, 7)
+    assert stat.S_IMODE((here / "folder").stat().st_mode) == 0o2770
 
 
 def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from tests.storage.scratch.stage import (
     needs_root,
     require_program,
     small_disk,
+    thin_disk,
 )
 from tests.system.end_to_end.command import call, succeed
 
@@ -179,6 +182,55 @@ def test_files_go_on_elsewhere_when_the_storage_is_full(storage: Path, tmp_path:
         check(scratch.path, 12, MB)
         assert len(program.notes(scratch)) == 1
         remove(scratch, by_force=True)
+
+
+@needs_root
+def test_a_fallback_that_is_full_is_not_needed_yet(storage: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path, "size=4k"):
+        scratch = made(storage, fallback=tmp_path)
+        assert (scratch.way, scratch.fallback) == ("fuse", "")
+        remove(scratch, by_force=True)
+
+
+@needs_root
+def test_nobody_reads_what_the_storage_has_taken_and_lost(storage: Path, tmp_path: Path) -> None:
+    """A file system that is larger than what it lies on takes data, and cannot write them later."""
+    beneath, elsewhere = tmp_path / "beneath", tmp_path / "elsewhere"
+    beneath.mkdir()
+    elsewhere.mkdir()
+    with small_disk(beneath, "size=8m"), thin_disk(beneath / "image", storage):
+        scratch = made(storage, fallback=elsewhere)
+        fill(scratch.path, 12, MB)
+        subprocess.run(["sync", "--file-system", storage], check=False)
+        assert [lost(Path(scratch.path) / str(one)) for one in range(12)] == [True] * 12
+        assert "has refused data that it had taken" in program.notes(scratch)[0]
+        fill(scratch.path, 1, MB)
+        check(scratch.path, 1, MB)
+        remove(scratch, by_force=True)
+
+
+def lost(path: Path) -> bool:
+    """Whether a file cannot be read, once the kernel has no copy of its own."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            file.read()
+        except OSError as error:
+            return error.errno == errno.EIO
+    return False
+
+
+def test_a_program_of_another_name_is_not_taken_for_dead(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    shutil.copy(program.PROGRAM.find(), other)
+    monkeypatch.setenv(program.PROGRAM.variable, str(other))
+    scratch = made(storage)
+    with registry.locked():
+        assert removing.sweep() == []
+    remove(scratch)
+    assert is_gone(scratch, storage)
 
 
 def test_a_storage_that_vanishes_is_an_error(tmp_path: Path) -> None:

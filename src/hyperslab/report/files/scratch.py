@@ -22,7 +22,9 @@ takes some microseconds, and a server a round trip and its queue.
 ADVICE = (
     "Put what is shuffled and evicted into an image on that storage, or into memory (--scratch"
     " image:DIR, --scratch tmpfs; --scratch auto chooses). Fewer partitions help, too: the number"
-    " of files grows with the product of map and reduce tasks."
+    " of files grows with the product of map and reduce tasks. Spark's setting"
+    " spark.shuffle.sort.bypassMergeThreshold=1 saves a third of the opens of a shuffle with up to"
+    " 200 reduce tasks, and nearly all files that it makes."
 )
 
 

@@ -41,6 +41,7 @@ BY_NAME = {
     **dict.fromkeys(("setxattr", "lsetxattr", "removexattr", "lremovexattr"), "attributes"),
     **dict.fromkeys(("unlink", "rmdir"), "unlink"),
     "mkdir": "mkdir",
+    "mknod": "create",
     "truncate": "truncate",
 }
 BY_FOLDER = {
@@ -49,6 +50,7 @@ BY_FOLDER = {
     **dict.fromkeys(("fchmodat", "fchmodat2", "fchownat", "utimensat", "futimesat"), "attributes"),
     "unlinkat": "unlink",
     "mkdirat": "mkdir",
+    "mknodat": "create",
 }
 OF_TWO = {
     **dict.fromkeys(("rename", "renameat", "renameat2"), "rename"),
@@ -59,7 +61,10 @@ _BY_FOLDER = OPENING[2:]
 COPYING = {"copy_file_range": (0, 1), "sendfile": (1, 0), "splice": (0, 1)}
 "Calls that read one descriptor and write another: which of their descriptors is which."
 FOLLOWED = ("chdir", "fchdir", "clone", "clone3", "fork", "vfork")
-UNSEEN = {"io_uring_setup": "what goes through io_uring is not counted"}
+UNSEEN = {
+    "io_uring_setup": "what goes through io_uring is not counted",
+    "io_setup": "what goes through the kernel's asynchronous reads and writes is not counted",
+}
 "Calls that lead past all others."
 NAMES = (
     *BY_DESCRIPTOR,

@@ -80,10 +80,14 @@ def _blank(wish: Wish, place: str, nbytes: int) -> Scratch:
 
 
 def _with_fallback(blank: Scratch, fallback: Path | None) -> Scratch:
+    """Scratch that has a fallback where there is room in it."""
     if fallback is None:
         return blank
     place = sizing.require_directory("--fallback", fallback)
-    return replace(blank, fallback=place, fallback_nbytes=sizing.usual_nbytes(place))
+    nbytes = sizing.usual_nbytes(place)
+    if nbytes < sizing.BLOCK_NBYTES:
+        return blank
+    return replace(blank, fallback=place, fallback_nbytes=nbytes)
 
 
 def _first(ways: list[str], blank: Scratch) -> Scratch:

@@ -16,7 +16,8 @@ from hyperslab.storage.scratch.registry import NAMESPACE, Scratch
 PROGRAM = Built("hyperslab-scratch", "HYPERSLAB_SCRATCH_PROGRAM", "scratch", "scratch in one file")
 OVERFLOW, LOST = "overflow: ", "lost: "
 "How lines begin by which the program tells what becomes of files."
-_PROGRAMS = (PROGRAM.name, "fuse2fs")
+_OTHER = "fuse2fs"
+"Program of the way of that name; it has no other name, as that of this project may have."
 _lifelines: dict[str, IO[bytes]] = {}
 "What a program ends with that is there for this process; held open until then."
 
@@ -28,7 +29,7 @@ class ScratchFailed(HyperslabError):
 def command(scratch: Scratch) -> list[str]:
     """How the program is started for scratch."""
     words = [
-        *(PROGRAM.find(), "mount", scratch.on, str(scratch.nbytes), scratch.folder),
+        *(PROGRAM.find(), *_mounting(scratch)),
         *("--name", scratch.source),
         *("--namespace", _word(scratch.way == NAMESPACE)),
         *("--lifeline", _word(not scratch.is_kept)),
@@ -37,6 +38,11 @@ def command(scratch: Scratch) -> list[str]:
         words += ["--fallback", scratch.fallback]
         words += ["--fallback-nbytes", str(scratch.fallback_nbytes)]
     return words
+
+
+def _mounting(scratch: Scratch) -> tuple[str, ...]:
+    """Words behind its name by which a program is told what it is to mount."""
+    return ("mount", scratch.on, str(scratch.nbytes), scratch.folder)
 
 
 def _word(is_so: bool) -> str:
@@ -80,10 +86,12 @@ def processes_of(scratch: Scratch) -> list[int]:
 
 
 def _serves(entry: Path, scratch: Scratch) -> bool:
-    words: list[str] = []
+    told = ""
     with suppress(OSError):  # it has ended
-        words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
-    return os.path.basename(words[0] if words else "") in _PROGRAMS and scratch.folder in words
+        told = os.fsdecode((entry / "cmdline").read_bytes())
+    words = told.split("\0")
+    is_other = os.path.basename(words[0]) == _OTHER and scratch.folder in words
+    return is_other or "\0".join((*_mounting(scratch), "")) in told
 
 
 def notes(scratch: Scratch) -> list[str]:
