@@ -23,7 +23,7 @@ from hyperslab.connectors.spark.learning_data import Floats, Problem, added
 from hyperslab.errors import UsageError, suggest
 
 TOPICS, CLUSTERS, ITERATIONS = 20, 40, 20
-COMPONENTS = 50
+COMPONENTS, SINGULAR = 50, 10
 SUPPORT, LONGEST, PROJECTED = 0.5, 10, 32_000_000
 CLOSE = 1e-6
 "Relative difference of two ways to compute a number up to which both are right."
@@ -180,6 +180,43 @@ def _components_are_right(found: Any, context: Any, problem: Problem) -> bool:
     return _close(found, (values / values.sum())[: len(found)])
 
 
+def singular_values(frame: Any, problem: Problem) -> Floats:
+    """The largest singular values of the rows."""
+    from pyspark.mllib.linalg import Vectors
+    from pyspark.mllib.linalg.distributed import RowMatrix
+
+    rows = frame.select(FEATURES).rdd.map(lambda row: Vectors.fromML(row[0]))
+    found: Floats = RowMatrix(rows).computeSVD(min(SINGULAR, problem.columns)).s.toArray()
+    return found
+
+
+def _singular_values_are_right(found: Any, context: Any, problem: Problem) -> bool:
+    products = added(context, problem, _moments)[1:, 1:]
+    values = np.sqrt(np.linalg.eigvalsh(products)[::-1])
+    return _close(found, values[: len(found)])
+
+
+def naive_bayes(frame: Any, _: Problem) -> Floats:
+    """Logarithms of shares that features have of each label (multinomial naive Bayes)."""
+    from pyspark.ml.classification import NaiveBayes
+
+    found: Floats = NaiveBayes(featuresCol=FEATURES, labelCol="label").fit(frame).theta.toArray()
+    return found
+
+
+def _shares_are_right(found: Any, context: Any, problem: Problem) -> bool:
+    """Look at shares with one more of each feature, as nothing is impossible."""
+    sums = added(context, problem, _sums_by_label) + 1
+    return _close(found, np.log(sums / sums.sum(axis=1, keepdims=True)))
+
+
+def _sums_by_label(partition: int, problem: Problem) -> Floats:
+    labels, features = data.categories(partition, problem)
+    sums = np.zeros((data.LABELS, problem.columns))
+    np.add.at(sums, labels, features)
+    return sums
+
+
 def k_means(frame: Any, problem: Problem) -> tuple[Floats, float]:
     """Centres of clusters, and the sum of squared distances from them."""
     from pyspark.ml.clustering import KMeans
@@ -280,6 +317,25 @@ def prefix_span(frame: Any, _: Problem) -> dict[int, int]:
     }
 
 
+def _baskets(spark: Any, problem: Problem) -> Any:
+    return data.table(spark, problem, _held, "items array<int>")
+
+
+def _held(partition: int, problem: Problem) -> Iterator[tuple[list[int]]]:
+    """Items that each sequence of a partition holds, each once."""
+    for sequence in data.sequences(partition, problem):
+        yield (sorted({item for one in sequence for item in one}),)
+
+
+def fp_growth(frame: Any, _: Problem) -> dict[int, int]:
+    """Items that are in at least half of the baskets, and in how many."""
+    from pyspark.ml.fpm import FPGrowth
+
+    model = FPGrowth(minSupport=SUPPORT, itemsCol="items").fit(frame)
+    found = model.freqItemsets.collect()
+    return {row["items"][0]: row["freq"] for row in found if len(row["items"]) == 1}
+
+
 def _items_are_right(found: Any, context: Any, problem: Problem) -> bool:
     counts = added(context, problem, _items)
     least = int(np.ceil(SUPPORT * problem.rows))
@@ -288,8 +344,7 @@ def _items_are_right(found: Any, context: Any, problem: Problem) -> bool:
 
 def _items(partition: int, problem: Problem) -> Counter[int]:
     """Number of sequences of a partition by the items that they hold."""
-    held = [{item for each in one for item in each} for one in data.sequences(partition, problem)]
-    return Counter(item for items in held for item in items)
+    return Counter(item for (items,) in _held(partition, problem) for item in items)
 
 
 _normal = partial(_vectors, data.mixed)
@@ -313,6 +368,13 @@ WORKLOADS: Mapping[str, Workload] = {
     "lda": Workload(Problem(50_000, 10_000), _documents, topics, _topics_are_right),
     "pic": Workload(Problem(10_000_000), _graph, power_iteration, _assigned),
     "prefix-span": Workload(Problem(5_000_000), _sequences, prefix_span, _items_are_right),
+    "svd": Workload(
+        Problem(1_000_000, 500), _normal, singular_values, _singular_values_are_right
+    ),
+    "naive-bayes": Workload(
+        Problem(1_000_000, 10_000), _labelled, naive_bayes, _shares_are_right
+    ),
+    "fp-growth": Workload(Problem(5_000_000), _baskets, fp_growth, _items_are_right),
 }
 "All of them."
 
