@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -218,6 +219,20 @@ def lost(path: Path) -> bool:
         except OSError as error:
             return error.errno == errno.EIO
     return False
+
+
+@needs_root
+def test_who_sees_no_processes_of_others_takes_none_for_dead(storage: Path, runtime: Path) -> None:
+    """A container with numbers of processes of its own, in which the folder has another name."""
+    inside = ["mount --rbind", str(runtime), str(storage), "&&", f"XDG_RUNTIME_DIR={storage}"]
+    script = " ".join([*inside, shlex.join(command("scratch", "list"))])
+    with hyperslab.scratch(runtime, SIZE) as folder:
+        (folder / "a").write_text("a")
+        words = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script]
+        listed = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        assert "removed" not in listed
+        assert (folder / "a").read_text() == "a"
+        assert len(registry.recorded()) == 1
 
 
 def test_a_program_of_another_name_is_not_taken_for_dead(

@@ -76,6 +76,7 @@ def _blank(wish: Wish, place: str, nbytes: int) -> Scratch:
         is_kept=wish.is_kept,
         owner=os.getpid(),
         owner_started=started_of(os.getpid()),
+        numbering=registry.numbering(),
     )
 
 

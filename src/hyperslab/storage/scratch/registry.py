@@ -50,6 +50,8 @@ class Scratch:
     "Time at which that process started, in clock ticks since the boot."
     pid: int | None = None
     "Process of its program; None: there is none, or it is being started."
+    numbering: int | None = None
+    "Namespace in which these numbers are those of processes: a container may have one of its own."
     passed_over: tuple[str, ...] = ()
     "Ways that would have been better, and why each was not taken."
 
@@ -71,6 +73,11 @@ class Scratch:
         return self.owner is None or started_of(self.owner) == self.owner_started
 
     @property
+    def is_of_others(self) -> bool:
+        """Whether its processes cannot be seen from here, so that nobody can say who is dead."""
+        return self.numbering not in (None, numbering())
+
+    @property
     def log(self) -> Path:
         """File to which its program writes."""
         return folder() / f"{self.name}.log"
@@ -83,6 +90,11 @@ class Scratch:
     def from_json(cls, record: dict[str, Any]) -> Self:
         """Scratch of such a record."""
         return cls(**{**record, "passed_over": tuple(record["passed_over"])})
+
+
+def numbering() -> int:
+    """The namespace in which this process sees the numbers of others."""
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def folder() -> Path:

@@ -33,7 +33,8 @@ def remove(scratch: Scratch, by_force: bool = False) -> None:
     program.let_go(scratch)
     _end(scratch, by_force)
     for folder in _folders(scratch):
-        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.ismount(folder):  # under a name that is not that of the record
+            shutil.rmtree(folder, ignore_errors=True)
     registry.forget(scratch)
 
 
@@ -49,6 +50,8 @@ def sweep() -> list[Scratch]:
 
 def is_left(scratch: Scratch) -> bool:
     """Whether scratch is there for nobody, or is of no use."""
+    if scratch.is_of_others:
+        return False
     if not scratch.is_owned:
         return True
     needs_program = scratch.way in (FUSE, NAMESPACE, FUSE2FS)
