@@ -52,7 +52,8 @@ impl Written {
             _ => {
                 let data = vec![numbers.below(255) as u8 + 1; last - first];
                 let done = contents.write(&mut self.extents, start, &data).or_else(none_where_full);
-                self.expected[first..first + done.unwrap()].fill(data.first().copied().unwrap_or(0));
+                let nbytes = done.unwrap();
+                self.expected[first..first + nbytes].copy_from_slice(&data[..nbytes]);
             }
         }
         let found = contents.read(&self.extents, start, last - first).unwrap();
@@ -79,14 +80,11 @@ fn write_and_read(contents: &Contents, seed: u64) {
 #[test]
 fn writers_find_what_they_wrote_while_space_comes_and_goes() {
     let folder = TempDir::new().unwrap();
-    let contents = contents(&folder, &[3 * PUNCHED, PUNCHED]);
+    let contents = &contents(&folder, &[3 * PUNCHED, PUNCHED]);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writers = (1..=WRITERS).map(|seed| scope.spawn({
-            let contents = &contents;
-            move || write_and_read(contents, seed * 7919)
-        }));
-        let writers: Vec<_> = writers.collect();
+        let start = |seed| scope.spawn(move || write_and_read(contents, seed * 7919));
+        let writers: Vec<_> = (1..=WRITERS).map(start).collect();
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 contents.punch();

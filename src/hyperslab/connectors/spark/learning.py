@@ -368,12 +368,8 @@ WORKLOADS: Mapping[str, Workload] = {
     "lda": Workload(Problem(50_000, 10_000), _documents, topics, _topics_are_right),
     "pic": Workload(Problem(10_000_000), _graph, power_iteration, _assigned),
     "prefix-span": Workload(Problem(5_000_000), _sequences, prefix_span, _items_are_right),
-    "svd": Workload(
-        Problem(1_000_000, 500), _normal, singular_values, _singular_values_are_right
-    ),
-    "naive-bayes": Workload(
-        Problem(1_000_000, 10_000), _labelled, naive_bayes, _shares_are_right
-    ),
+    "svd": Workload(Problem(1_000_000, 500), _normal, singular_values, _singular_values_are_right),
+    "naive-bayes": Workload(Problem(1_000_000, 10_000), _labelled, naive_bayes, _shares_are_right),
     "fp-growth": Workload(Problem(5_000_000), _baskets, fp_growth, _items_are_right),
 }
 "All of them."
