@@ -8,9 +8,9 @@ The storage is an emulated tier on which operations on names take their time one
 M map tasks hold every key of R reducers, which is the worst case: Spark makes M x R files and opens
 3 x M x R, by its defaults; with M = R = 200 each turn on the tier as it is takes minutes. Three
 Sparks of a user without rights take turns, whose files are: on the tier as it is; in scratch on the
-tier, by a user namespace; and in memory. `--also` adds one of root, whose files are on a loop device
-over an image on the tier, and one whose files are in two directories, in memory and on the tier.
-Each has a turn that does not count; the ratio is that of medians.
+tier, by a user namespace; and in memory. `--also` adds one of root, whose files are on a loop
+device over an image on the tier, and one whose files are in two directories, in memory and on the
+tier. Each has a turn that does not count; the ratio is that of medians.
 """
 
 from __future__ import annotations
