@@ -23,7 +23,7 @@ use crate::extended;
 use crate::extents::BLOCK;
 use crate::names::{New, nothing};
 use crate::replies::{FOR_EVER, reply_empty, reply_entry, reply_value, said};
-use crate::serving::{NAME_LENGTH, ScratchFs, seek};
+use crate::serving::{NAME_LENGTH, ScratchFs};
 
 /// Bytes that the kernel asks for or sends at once, at most.
 const REQUEST_NBYTES: u32 = 1 << 20;
@@ -381,19 +381,17 @@ impl Filesystem for ScratchFs {
         reply_empty(reply, done);
     }
 
+    /// What is mapped may not have been written back, and must be taken for no hole.
     fn lseek(
         &self,
         _request: &Request,
-        number: INodeNo,
+        _number: INodeNo,
         _handle: FileHandle,
-        offset: i64,
-        whence: i32,
+        _offset: i64,
+        _whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.inode(number).and_then(|inode| seek(&inode, offset as u64, whence)) {
-            Ok(found) => reply.offset(found as i64),
-            Err(errno) => reply.error(said(errno)),
-        }
+        reply.error(fuser::Errno::ENOSYS);
     }
 
     fn setxattr(

@@ -1,6 +1,7 @@
 //! Writers of several files at once, while space comes and goes: each reads what it has written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
 use tempfile::TempDir;
 
@@ -91,7 +92,7 @@ fn writers_find_what_they_wrote_while_space_comes_and_goes() {
                 std::thread::yield_now();
             }
         });
-        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        let ended: Vec<_> = writers.into_iter().map(ScopedJoinHandle::join).collect();
         is_done.store(true, Ordering::Relaxed);
         assert!(ended.iter().all(Result::is_ok));
     });

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 
 use crate::attributes::drop_set_id;
 use crate::contents::Contents;
-use crate::extents::{BLOCK, Found};
+use crate::extents::BLOCK;
 use crate::names::{Inode, Names, New};
 
 pub const NAME_LENGTH: u32 = 255;
@@ -135,29 +135,6 @@ impl ScratchFs {
         });
         done
     }
-}
-
-/// Where the next data of a file are, or its next hole; there is one at its end.
-pub fn seek(inode: &Inode, offset: u64, whence: i32) -> Result<u64, Errno> {
-    let wants_data = match whence {
-        libc::SEEK_DATA => true,
-        libc::SEEK_HOLE => false,
-        _ => return Err(Errno::EINVAL),
-    };
-    let extents = inode.extents.read().unwrap();
-    let size = inode.now().size;
-    let mut at = offset;
-    while at < size {
-        let (is_data, blocks) = match extents.find(at / BLOCK) {
-            Found::Mapped(run) => (true, run.blocks),
-            Found::Hole(blocks) => (false, blocks),
-        };
-        if is_data == wants_data {
-            return Ok(at);
-        }
-        at = (at / BLOCK).saturating_add(blocks).saturating_mul(BLOCK);
-    }
-    if wants_data || offset >= size { Err(Errno::ENXIO) } else { Ok(size) }
 }
 
 /// Blocks of 512 bytes, as attributes count them.
