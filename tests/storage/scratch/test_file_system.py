@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.storage.emulation.program import unmount
 from hyperslab.storage.scratch.program import PROGRAM
 from tests.storage.emulation.test_file_system import (  # noqa: F401
     here,
@@ -63,9 +64,14 @@ def served(on: Path, place: Path, prefix: Sequence[str] = ()) -> Iterator[None]:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018
         assert process.stdout.readline() == b"ready\n"
-        yield
-        process.stdin.close()
-        assert process.wait(10) == 0
+        try:
+            yield
+        finally:
+            process.stdin.close()
+            status = process.wait(10)
+            if status:  # it has left its mount
+                unmount(str(place), lazily=True)
+    assert status == 0
 
 
 def free(place: Path) -> int:

@@ -19,7 +19,7 @@ import pytest
 
 import hyperslab
 from benchmarks.nobody import NOBODY, as_nobody
-from hyperslab.apps.scratch import run_in_scratch, wish_of
+from hyperslab.apps.scratch import run_in_scratch, wish_for_run, wish_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import mounts
@@ -127,6 +127,8 @@ def test_what_cannot_be_is_refused(storage: Path) -> None:
         with pytest.raises(UsageError, match=why), hyperslab.scratch(**wrong):
             pass
     assert "give one of them" in call("scratch", "create", "--size", "1MB", "--bytes", "1MB").err
+    with pytest.raises(UsageError, match="the slowest sets the pace"):
+        wish_for_run(f"{storage},/dev/shm", 0)
 
 
 @needs_root
