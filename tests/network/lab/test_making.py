@@ -282,10 +282,11 @@ def _words(rate_bits: int | None) -> str:
     return "none" if rate_bits is None else str(rate_bits)
 
 
-def test_a_slow_rate_has_the_emulator_carry_single_packets(before: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("backend", ["kernel", "emulator"])
+def test_a_slow_rate_has_nodes_send_single_packets(before: tuple[str, ...], backend: str) -> None:
     """In a laboratory that was made for fast links, too, and while something goes over it."""
-    require("emulator")
-    with laboratory(spec(TOLERANT + 'backend = "emulator"\n[nodes.scheduler]')) as lab:
+    require(backend)
+    with laboratory(spec(f'{TOLERANT}backend = "{backend}"\n[nodes.scheduler]')) as lab:
         assert lab.mode == "gso"
         pump = _Pump(lab)
         try:
