@@ -37,6 +37,8 @@ EVEN = (
     + '[nodes.client]\nrate = "100Mbit"\n'
 )
 PATIENCE_S = 120.0
+TIMES = 3
+"Tries of a run that others may keep from processors."
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +139,9 @@ def rounds(cluster: Cluster, out: Path, **params: object) -> tuple[Records, list
 
 def test_a_slow_link_is_what_limited_the_run(cluster: Cluster, tmp_path: Path) -> None:
     change(cluster.lab, "w1", OneWay(rate="8Mbit"))
-    records, lines = rounds(cluster, tmp_path / "out", array=600, chunk=150, rounds=1)
+    records, lines = _unhurried(cluster, tmp_path)
     change(cluster.lab, "w1", OneWay(rate="100Mbit"))
-    if records.trace.meta["network"]["usage"]["bound"]:
+    if _is_bound(records):
         # Others kept the processors busy: that is said, and no link is blamed.
         assert not any(line.startswith("cause") for line in lines)
         assert any("CPU-bound" in line for line in lines)
@@ -156,6 +158,23 @@ def test_a_slow_link_is_what_limited_the_run(cluster: Cluster, tmp_path: Path) -
     text = page.read_text()
     assert "<h2>Links</h2>" in text
     assert first["sentence"] in text
+
+
+def _unhurried(cluster: Cluster, folder: Path) -> tuple[Records, list[str]]:
+    """A run that had processors to spare, if one of some tries has."""
+    for number in range(1, TIMES):
+        found = _one_round(cluster, folder / f"out-{number}")
+        if not _is_bound(found[0]):
+            return found
+    return _one_round(cluster, folder / "out")
+
+
+def _one_round(cluster: Cluster, out: Path) -> tuple[Records, list[str]]:
+    return rounds(cluster, out, array=600, chunk=150, rounds=1)
+
+
+def _is_bound(records: Records) -> bool:
+    return bool(records.trace.meta["network"]["usage"]["bound"])
 
 
 def _as_of_idle_processors(folder: Path) -> Records:
