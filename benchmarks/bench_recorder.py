@@ -12,8 +12,8 @@ is the most that it can cost. That share has to stay below 3 %, and is found in 
 pairs, of which a coin says what comes first, and the first is thrown away:
 
 - the messages of a run said again, with a recorder and without it (`said_again`), as a share of the
-  time for which the tasks of each worker sleep, which no machine makes shorter or longer. This tells
-  some tenths of a percent, and fails where its median is above 3 %;
+  time for which the tasks of each worker sleep, which is the same on every machine. This tells some
+  tenths of a percent, and fails where its median is above 3 %;
 - whole runs with and without it, whose driver, scheduler and workers are in a control group of
   their own, by which the kernel adds up what they take, as a share of the makespan without it. This
   would show what the first way does not see, as processes that hold each other up, but differs by
@@ -26,7 +26,6 @@ Intervals are those of ranks in which the median lies, at least 95 %.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
 import statistics
@@ -88,12 +87,13 @@ def main() -> None:
         if group is None:
             sys.exit("no control group can be made here: run as root, or in a delegated one")
         words = [sys.executable, "-m", "benchmarks.bench_recorder", *sys.argv[1:]]
-        sys.exit(subprocess.call([*words, "--group", str(group.folder)]))
+        process = subprocess.Popen([*words, "--group", str(group.folder)])
+        group.add(process.pid)  # at once: other programs remove groups that nobody is in
+        sys.exit(process.wait())
 
 
 def _measure(group: Group, arguments: argparse.Namespace) -> None:
     """Measure in a process that is in the group, with all that it starts."""
-    group.add(os.getpid())
     folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-"))
     gates = Gates()
     try:
