@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributed.comm.core import Comm, connect, listen
 
@@ -43,16 +43,37 @@ def _message(operations: Sequence[str]) -> Any:
     return [{"op": name, "key": KEY} for name in operations]
 
 
-def recording_s(messages: Sequence[Any], folder: Path, turns: int) -> list[float]:
-    """Seconds of a processor that recording these messages takes, at both ends: of each pair of
-    turns but the first.
+class Turns(NamedTuple):
+    """Seconds of a processor that the same messages have taken, by pairs of turns."""
+
+    plain_s: list[float]
+    recorded_s: list[float]
+
+    @property
+    def differences_s(self) -> list[float]:
+        """What recording took, of each pair."""
+        pairs = zip(self.plain_s, self.recorded_s, strict=True)
+        return [recorded_s - plain_s for plain_s, recorded_s in pairs]
+
+    @property
+    def least_s(self) -> float:
+        """What recording takes by the shortest turns: others on a machine make them longer, also in
+        processor time, and never shorter.
+        """
+        return min(self.recorded_s) - min(self.plain_s)
+
+
+def turns_of(messages: Sequence[Any], folder: Path, number: int) -> Turns:
+    """Send messages with a recorder at both ends and without it, in so many pairs of turns, and one
+    before that does not count.
     """
     coin = random.Random(2)
-    found = []
-    for _ in range(turns + 1):
+    found = Turns([], [])
+    for _ in range(number + 1):
         spent = {records: _spent_s(messages, folder, records) for records in coin.sample((0, 1), 2)}
-        found.append(spent[1] - spent[0])
-    return found[1:]
+        found.plain_s.append(spent[0])
+        found.recorded_s.append(spent[1])
+    return Turns(found.plain_s[1:], found.recorded_s[1:])
 
 
 def _spent_s(messages: Sequence[Any], folder: Path, records: int) -> float:

@@ -382,7 +382,8 @@ def test_messages_that_are_said_again_name_the_same(tmp_path: Path) -> None:
     first = Message(1, "a:1", "b:2", tuple(named), 900, "sent")
     answer = Message(2, "b:2", "a:1", (("reply:identity", 1),), 90, "sent")
     messages = said_again.messages_of(Traffic.of([first, answer] * 50))
-    assert len(said_again.recording_s(messages, tmp_path / "again", 1)) == 1
+    turns = said_again.turns_of(messages, tmp_path / "again", 1)
+    assert turns.differences_s == [turns.least_s]
     traffic = Traffic.load(tmp_path / FILE)
     sent = traffic.where(traffic.columns["is_sent"])
     counts = {name: count for name, (count, _) in _counts(sent, _ends(sent)).items()}

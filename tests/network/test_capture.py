@@ -214,7 +214,7 @@ def test_thousands_of_damaged_captures(tmp_path: Path) -> None:
     files = [made.classic(made.framed(segments), 1), made.blocks(made.framed(segments), 1)]
     draw = random.Random(19)
     path = tmp_path / "f.pcap"
-    began = time.monotonic()
+    began = time.process_time()
     before = _peak_from_now_on()
     read = 0
     for number in range(DAMAGED):
@@ -230,7 +230,7 @@ def test_thousands_of_damaged_captures(tmp_path: Path) -> None:
         assert (traffic.columns["nbytes"] >= 0).all()
     assert read > DAMAGED
     assert peak_rss_bytes() - before < MOST_NBYTES
-    assert time.monotonic() - began < 100
+    assert time.process_time() - began < 100
 
 
 def test_without_msgpack_it_says_what_to_install(
