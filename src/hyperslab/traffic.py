@@ -9,7 +9,7 @@ name it, so that both count alike.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,6 +26,8 @@ HANDSHAKE, ACK, UNDECODABLE = "handshake", "ack", "undecodable"
 _UNASKED = "unknown"
 "Name of a question that nobody has seen."
 _DATA = "get_data"
+_BATCHES = (list, tuple)
+"What a stream sends its messages in."
 
 Kind = Literal["sent", "received"]
 Said = tuple[str, ...]
@@ -57,12 +59,21 @@ def said_by(message: Any) -> Said:
         if "pickle-protocol" in message:
             return (HANDSHAKE,)
         return ()
-    if isinstance(message, list | tuple):
-        named = (part.get("op") for part in message if isinstance(part, dict))
-        return tuple(operation for operation in named if isinstance(operation, str))
+    if isinstance(message, _BATCHES):
+        return _said_in_batch(message)
     if isinstance(message, str) and message == "OK":
         return (ACK,)
     return ()
+
+
+def _said_in_batch(parts: Iterable[Any]) -> Said:
+    said: list[str] = []
+    for part in parts:  # a generator takes twice as long
+        if isinstance(part, dict):
+            operation = part.get("op")
+            if isinstance(operation, str):
+                said.append(operation)
+    return tuple(said)
 
 
 class Conversation:
@@ -75,31 +86,28 @@ class Conversation:
 
     def named(self, said: Said, by_first: bool) -> Operations:
         """Names of a message that an end has sent: the first of the two, or the other one."""
-        if said == (HANDSHAKE,):
+        if len(said) > 1:
+            self._last[by_first] = said[-1]
+            return _counted(said)
+        if not said or said[0] == ACK:
+            return self._answer(said, by_first)
+        if said[0] == HANDSHAKE:
             return ((HANDSHAKE, 1),)
-        if said == (ACK,) and self._last[by_first] == _DATA:
+        self._last[by_first] = said[0]
+        return ((said[0], 1),)
+
+    def _answer(self, said: Said, by_first: bool) -> Operations:
+        if said and self._last[by_first] == _DATA:
             return ((ACK, 1),)
-        if said in ((), (ACK,)):
-            asked = self._last[not by_first] or self._last[by_first] or _UNASKED
-            return ((f"reply:{asked}", 1),)
-        self._last[by_first] = said[-1]
-        if len(said) == 1:
-            return ((said[0], 1),)
-        counts: dict[str, int] = {}  # a Counter takes three times as long for a few
-        for name in said:
-            counts[name] = counts.get(name, 0) + 1
-        return tuple(counts.items())
+        asked = self._last[not by_first] or self._last[by_first] or _UNASKED
+        return ((f"reply:{asked}", 1),)
 
 
-def portions(nbytes: int, operations: Operations) -> Iterator[int]:
-    """The bytes of a message, shared out evenly among its operations, for each name of them."""
-    total = sum(count for _, count in operations)
-    done = given = 0
-    for _, count in operations:
-        done += count
-        upto = nbytes * done // total
-        yield upto - given
-        given = upto
+def _counted(said: Said) -> Operations:
+    counts: dict[str, int] = {}  # a Counter takes three times as long for a few
+    for name in said:
+        counts[name] = counts.get(name, 0) + 1
+    return tuple(counts.items())
 
 
 @dataclass(slots=True, eq=False)
@@ -136,23 +144,24 @@ class Traffic:
         """Put messages into columns."""
         import numpy as np
 
+        listed = list(messages)
         addresses: dict[str, int] = {}
         operations: dict[str, int] = {}
-        rows: list[tuple[int, ...]] = []
-        for number, message in enumerate(messages):
-            source = addresses.setdefault(message.source, len(addresses))
-            target = addresses.setdefault(message.target, len(addresses))
-            is_sent = message.kind == "sent"
-            shares = portions(message.nbytes, message.operations)
-            for (name, count), nbytes in zip(message.operations, shares, strict=True):
-                operation = operations.setdefault(name, len(operations))
-                ends = (message.time_ns, number, source, target)
-                rows.append((*ends, operation, count, nbytes, is_sent))
-        table = np.array(rows, np.int64).reshape(len(rows), len(_COLUMNS))
-        columns = {
-            name: np.ascontiguousarray(table[:, n], dtype)
-            for n, (name, dtype) in enumerate(_COLUMNS.items())
+        message, part = _parts([one.operations for one in listed], operations)
+        source = _placed([one.source for one in listed], addresses)
+        target = _placed([one.target for one in listed], addresses)
+        nbytes = np.array([one.nbytes for one in listed], np.int64)
+        found = {
+            "time_ns": np.array([one.time_ns for one in listed], np.int64)[message],
+            "message": message,
+            "source": source[message],
+            "target": target[message],
+            "operation": part["operation"],
+            "count": part["count"],
+            "nbytes": _portion(nbytes[message], part),
+            "is_sent": np.array([one.kind == "sent" for one in listed], bool)[message],
         }
+        columns = {name: found[name].astype(dtype) for name, dtype in _COLUMNS.items()}
         return cls(columns, list(addresses), list(operations), origin, meta or {})
 
     def seen_once(self) -> Traffic:
@@ -222,6 +231,49 @@ class Traffic:
         return cls(columns, list(addresses), list(operations), origin, meta)
 
 
+def _placed(values: Iterable[Any], known: dict[Any, int]) -> Any:
+    """Places of values among those that are known, to which new ones are added."""
+    import numpy as np
+
+    return np.array([known.setdefault(value, len(known)) for value in values], np.int64)
+
+
+def _parts(named: Iterable[Operations], operations: dict[str, int]) -> tuple[Any, Any]:
+    """A row for each operation of each message: which message it is, and its operation, count, the
+    count of those before it in the message, and that of all.
+    """
+    import numpy as np
+
+    known: dict[Operations, int] = {}
+    place = _placed(named, known)
+    different: list[tuple[int, ...]] = []
+    for one in known:
+        total = sum(count for _, count in one)
+        before = 0
+        for name, count in one:
+            operation = operations.setdefault(name, len(operations))
+            different.append((operation, count, before, total))
+            before += count
+    lengths = np.array([len(one) for one in known], np.int64)
+    begins = np.cumsum(lengths) - lengths
+    rows = lengths[place]
+    message = np.repeat(np.arange(len(place)), rows)
+    within = np.arange(len(message)) - np.repeat(np.cumsum(rows) - rows, rows)
+    return message, np.array(different, _PART)[begins[place][message] + within]
+
+
+def _portion(nbytes: Any, part: Any) -> Any:
+    """The bytes of messages, shared out evenly among their operations, for each name of these."""
+    whole = nbytes // part["total"]  # no product is larger than the bytes
+    rest = nbytes % part["total"]
+
+    def upto(done: Any) -> Any:
+        return whole * done + rest * done // part["total"]
+
+    return upto(part["before"] + part["count"]) - upto(part["before"])
+
+
+_PART = [("operation", "i8"), ("count", "i8"), ("before", "i8"), ("total", "i8")]
 _COLUMNS = {
     "time_ns": "i8",
     "message": "i8",

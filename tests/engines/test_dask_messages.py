@@ -20,16 +20,19 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import said_again
 from hyperslab.engines.dask import recorder, recording
 from hyperslab.network.capture.decoding import decode
 from hyperslab.report.messages.numbers import numbers_of
-from hyperslab.traffic import UNDECODABLE, Traffic
+from hyperslab.traffic import FILE, UNDECODABLE, Message, Traffic
 from tests.system.clusters.required import required
 
 PROGRAM = Path(__file__).with_name("dask_program.py")
 OLDEST = Path(sys.prefix) / "oldest-dask"
 "Where `make programs` puts the oldest supported version."
 Counts = dict[str, tuple[int, int]]
+ANSWERED = "reply:free-keys"
+"What an answer is called behind a batch that ends with that operation."
 
 
 @pytest.fixture(params=["oldest", "installed"])
@@ -260,10 +263,46 @@ def test_a_recorder_ends_with_its_driver(tmp_path: Path, monkeypatch: pytest.Mon
     assert TCP.write == before
 
 
+KILLED = """
+import asyncio, os, signal, sys, time
+from pathlib import Path
+from distributed.comm.core import connect, listen
+from hyperslab.engines.dask import recorder, recording
+
+async def answer(comm):
+    while True:
+        await comm.write(await comm.read())
+
+async def talk(folder):
+    async with listen("inproc://", answer) as listener:
+        comm = await connect(listener.contact_address)
+        for _ in range(100):
+            await comm.write({"op": "asked"})
+            await comm.read()
+        while len(recording.gathered(folder)) < 400:
+            time.sleep(0.01)
+        await comm.write({"op": "asked"})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+recorder.FLUSH_S = 0.02
+recorder.start(sys.argv[1])
+asyncio.run(talk(Path(sys.argv[1])))
+"""
+
+
+def test_a_process_that_is_killed_has_written_what_it_had_said_before(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, timeout=100)
+    assert done.returncode == -signal.SIGKILL
+    traffic = recording.gathered(tmp_path)
+    sent = traffic.where(traffic.columns["is_sent"])
+    asked = _counts(sent, _ends(sent))["asked"][0]
+    assert 200 <= asked <= 201  # an answer names the same
+
+
 def test_a_process_that_was_killed_loses_its_last_line(tmp_path: Path) -> None:
-    row = '[5,1,"a:1","b:2",[["x",2]],100]'
+    row = '"from_ns":5,"ways":[[1,"a:1","b:2"]],"said":[[["x",2]]],"rows":[[0],[0],[0],[100]]'
     (tmp_path / "h-1-aa.jsonl").write_text(
-        f'{{"host":"h","pid":1}}\n{{"roles":{{"":"worker 0"}},"rows":[{row}]}}\n{{"rows":[[5,'
+        f'{{"host":"h","pid":1}}\n{{"roles":{{"":"worker 0"}},{row}}}\n{{"from_ns":5,'
     )
     traffic = recording.gathered(tmp_path, remove=True)
     numbers = numbers_of(traffic)
@@ -325,16 +364,30 @@ def test_what_waits_for_a_disk_has_a_limit(tmp_path: Path, monkeypatch: pytest.M
     # Of the function: cloudpickle gives classes that it meets again functions with other globals.
     monkeypatch.setitem(recorder.Log.take.__globals__, "MOST_ROWS", 2500)
     log = recorder.Log(str(tmp_path), "free")
-    for _ in range(2600):
-        log.take((5, 1, "a:1", "b:2", (("x", 1),), 100))
+    for time_ns in range(2600):
+        log.take((time_ns, (1, "a:1", "b:2"), (("x", 1),), 100))
     log.close()
     (written,) = tmp_path.iterdir()
     _, *lines = map(json.loads, written.read_text().splitlines())
-    assert [len(line["rows"]) for line in lines] == [1000, 1000, 500]
+    assert [len(line["rows"][0]) for line in lines] == [1000, 1000, 500]
     traffic = recording.gathered(tmp_path)
-    assert len(traffic) == 2500
+    assert traffic.columns["time_ns"].tolist() == list(range(2500))
     (note,) = traffic.meta["notes"]
     assert "misses 100 messages: the disk did not take them" in note
+
+
+def test_messages_that_are_said_again_name_the_same(tmp_path: Path) -> None:
+    """As the benchmark of the recorder does, which sends those of a run."""
+    named: list[tuple[str, int]] = [("compute-task", 3), ("free-keys", 2)]
+    first = Message(1, "a:1", "b:2", tuple(named), 900, "sent")
+    answer = Message(2, "b:2", "a:1", (("reply:identity", 1),), 90, "sent")
+    messages = said_again.messages_of(Traffic.of([first, answer] * 50))
+    turns = said_again.turns_of(messages, tmp_path / "again", 1)
+    assert turns.differences_s == [turns.least_s]
+    traffic = Traffic.load(tmp_path / FILE)
+    sent = traffic.where(traffic.columns["is_sent"])
+    counts = {name: count for name, (count, _) in _counts(sent, _ends(sent)).items()}
+    assert counts == {"handshake": 2, "compute-task": 150, "free-keys": 100, ANSWERED: 50}
 
 
 class Unusual(dict[str, str]):

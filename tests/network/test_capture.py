@@ -5,6 +5,8 @@ them makes the decoder crash or hang.
 from __future__ import annotations
 
 import random
+import struct
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import MissingExtra, UsageError
+from hyperslab.machine.host import peak_rss_bytes
 from hyperslab.network.capture.decoding import decode
+from hyperslab.network.capture.naming import said_in
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import UNDECODABLE, Traffic
 from tests.examples import examples
@@ -199,16 +203,19 @@ def test_captures_survive_their_file(tmp_path: Path) -> None:
 
 
 DAMAGED = examples(10_000)
+MOST_NBYTES = 64 * 2**20
+"What the decoder may come to hold, of files of some kilobytes whose lengths may say gigabytes."
 
 
 def test_thousands_of_damaged_captures(tmp_path: Path) -> None:
-    """None of them crashes or hangs, and no message is larger than what the file could hold."""
+    """None of them crashes or hangs, or takes more memory than a file of its size may."""
     said = [*SAID[:3], (False, made.message({"status": "OK"}, DATA[:40])), *SAID[4:]]
     segments = made.talk(said)
     files = [made.classic(made.framed(segments), 1), made.blocks(made.framed(segments), 1)]
     draw = random.Random(19)
     path = tmp_path / "f.pcap"
-    began = time.monotonic()
+    began = time.process_time()
+    before = _peak_from_now_on()
     read = 0
     for number in range(DAMAGED):
         path.write_bytes(_damaged(files[number % 2], draw))
@@ -222,7 +229,32 @@ def test_thousands_of_damaged_captures(tmp_path: Path) -> None:
         assert sum(one["nbytes"] for one in traffic.meta["directions"]) >= 0
         assert (traffic.columns["nbytes"] >= 0).all()
     assert read > DAMAGED
-    assert time.monotonic() - began < 100
+    assert peak_rss_bytes() - before < MOST_NBYTES
+    assert time.process_time() - began < 100
+
+
+def test_without_msgpack_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'hyperslab\[dask\]'"):
+        _of(tmp_path, made.talk(SAID))
+
+
+def _peak_from_now_on() -> int:
+    """Have the largest size of this process begin anew (proc(5)); what it is now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_rss_bytes()
+
+
+def test_a_name_that_says_it_is_long_takes_no_memory() -> None:
+    """A map with a key of lists in lists, each of which says that it has many values."""
+    values = 100_000
+    list_of_many = b"\xdd" + struct.pack(">I", values)
+    frame = b"\x81" + list_of_many * (values // len(list_of_many))
+    before = _peak_from_now_on()
+    assert said_in(frame) is None
+    assert peak_rss_bytes() - before < MOST_NBYTES
 
 
 def _damaged(content: bytes, draw: random.Random) -> bytes:

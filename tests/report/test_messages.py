@@ -10,7 +10,7 @@ import pytest
 from hyperslab.report.messages.chart import rates_svg
 from hyperslab.report.messages.numbers import MOST_STEPS, Spread, numbers_of
 from hyperslab.report.messages.page import NODES_SHOWN, messages_html, messages_line
-from hyperslab.traffic import ACK, Conversation, Kind, Message, Traffic, portions, said_by
+from hyperslab.traffic import ACK, Conversation, Kind, Message, Traffic, said_by
 from tests.report.made_traces import S, span, trace
 
 NODES = {"a:1": "scheduler", "b:2": "worker 0", "c:3": "worker 1"}
@@ -108,10 +108,15 @@ def test_answers_are_called_after_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 5, 1000, 2**50 + 1])
-def test_portions_add_up(nbytes: int) -> None:
-    shares = list(portions(nbytes, (("a", 3), ("b", 1), ("c", 7))))
-    assert sum(shares) == nbytes
-    assert all(share >= 0 for share in shares)
+def test_bytes_of_a_batch_add_up(nbytes: int) -> None:
+    operations = (("a", 3), ("b", 1), ("c", 100_007))
+    columns = _traffic(Message(1, "a:1", "b:2", operations, nbytes, "sent")).columns
+    assert columns["count"].tolist() == [3, 1, 100_007]
+    assert columns["nbytes"].tolist() == [
+        nbytes * 3 // 100_011,
+        nbytes * 4 // 100_011 - nbytes * 3 // 100_011,
+        nbytes - nbytes * 4 // 100_011,
+    ]
 
 
 def test_the_file_holds_all(tmp_path: Path) -> None:

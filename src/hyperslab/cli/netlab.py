@@ -28,6 +28,12 @@ from hyperslab.units import show_count
 Opt = typer.Option
 FOLLOWING = ("up", "status", "exec", "set", "down", "record", "gather", "decode")
 
+CUT = (
+    "from now on all nodes send single packets: dozens at once would be lost together, or hold a"
+    " slow link for long"
+)
+"What a change of one link does to all of them, where it is slow or loses packets."
+
 LabName = Annotated[
     str | None, Opt("--lab", help="Name of the laboratory; the only one here by default.")
 ]
@@ -151,12 +157,15 @@ def set_(
         if first["type"] != "value_error":  # which names what it is about
             clause = f"{first['loc'][0]}: {clause}"
         raise UsageError(f"--{clause}") from error
-    changed = change(registry.find(lab), node, said, which)
+    before = registry.find(lab)
+    changed = change(before, node, said, which)
     if json:
         document.say(changed.as_json())
         return 0
     one = changed[node]
     typer.echo(f"{node}: sends {one.up.words()}; receives {one.down.words()}")
+    if changed.is_cut() and not before.is_cut():
+        typer.echo(CUT)
     return 0
 
 

@@ -20,14 +20,15 @@ from hyperslab.apps.netlab.running import (
     newest,
     verdict_lines,
 )
-from hyperslab.driver.submission import Records, load_records, write_report
+from hyperslab.driver.submission import Records, load_records
 from hyperslab.network.lab import change, registry
 from hyperslab.network.lab.spec import OneWay
 from hyperslab.report.links import RECORD
 from hyperslab.report.verdict import judge
+from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.trace import Trace
 from tests.network.lab.labs import TOLERANT, require, spec
-from tests.system.end_to_end.command import AS_INSTALLED
+from tests.system.end_to_end.command import AS_INSTALLED, succeed
 
 EVEN = (
     TOLERANT
@@ -36,6 +37,8 @@ EVEN = (
     + '[nodes.client]\nrate = "100Mbit"\n'
 )
 PATIENCE_S = 120.0
+TIMES = 3
+"Tries of a run that others may keep from processors."
 
 
 @pytest.fixture(scope="module")
@@ -136,23 +139,51 @@ def rounds(cluster: Cluster, out: Path, **params: object) -> tuple[Records, list
 
 def test_a_slow_link_is_what_limited_the_run(cluster: Cluster, tmp_path: Path) -> None:
     change(cluster.lab, "w1", OneWay(rate="8Mbit"))
-    records, lines = rounds(cluster, tmp_path / "out", array=600, chunk=150, rounds=1)
+    records, lines = _unhurried(cluster, tmp_path)
     change(cluster.lab, "w1", OneWay(rate="100Mbit"))
-    usage = records.trace.meta["network"]["usage"]
-    if usage["bound"]:  # others kept the processors busy: that is said, and no link is blamed
+    if _is_bound(records):
+        # Others kept the processors busy: that is said, and no link is blamed.
         assert not any(line.startswith("cause") for line in lines)
         assert any("CPU-bound" in line for line in lines)
-        usage["bound"] = ""
+        records = _as_of_idle_processors(records.folder)
         lines = verdict_lines(judge(records.trace, records.summary))
-    first = judge(records.trace, records.summary).findings[0]
-    assert first.rule == "network"
-    assert first.sentence.startswith("The link of w1 limited the run: what it ")
-    assert first.advice.startswith("Give w1 a faster link, or run without it")
-    assert first.share > 0.5
     assert any(line.startswith("cause      The link of w1") for line in lines)
     page = tmp_path / "page.html"
-    write_report(records, page, has_pictures=False)
-    assert "<h2>Links</h2>" in page.read_text()
+    told = json.loads(succeed("report", records.folder, "--json", "--no-pictures", "-o", page))
+    first = told["verdict"][0]
+    assert first["rule"] == "network"
+    assert first["sentence"].startswith("The link of w1 limited the run: what it ")
+    assert first["advice"].startswith("Give w1 a faster link, or run without it")
+    assert first["share"] > 0.5
+    text = page.read_text()
+    assert "<h2>Links</h2>" in text
+    assert first["sentence"] in text
+
+
+def _unhurried(cluster: Cluster, folder: Path) -> tuple[Records, list[str]]:
+    """A run that had processors to spare, if one of some tries has."""
+    for number in range(1, TIMES):
+        found = _one_round(cluster, folder / f"out-{number}")
+        if not _is_bound(found[0]):
+            return found
+    return _one_round(cluster, folder / "out")
+
+
+def _one_round(cluster: Cluster, out: Path) -> tuple[Records, list[str]]:
+    return rounds(cluster, out, array=600, chunk=150, rounds=1)
+
+
+def _is_bound(records: Records) -> bool:
+    return bool(records.trace.meta["network"]["usage"]["bound"])
+
+
+def _as_of_idle_processors(folder: Path) -> Records:
+    """The records of a run that had processors to spare, which a busy machine cannot make."""
+    path = folder / RECORD
+    told = load_record(path, "")
+    told["usage"]["bound"] = ""
+    save_record(path, told)
+    return load_records(folder)
 
 
 def test_even_links_are_not_what_limited_a_run(cluster: Cluster, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.cli import main
+from hyperslab.cli.netlab import CUT
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.network.lab import registry
 from hyperslab.network.lab.backends import choosing, emulator, kernel
@@ -91,7 +92,7 @@ def test_a_command_runs_in_a_node(up: str) -> None:
 
 def test_a_link_is_changed_by_one_call(up: str) -> None:
     assert told("set", "w1", "--rate", "20Mbit", "--loss", "0.1") == (
-        "w1: sends 20 Mbit/s, loss 10 %; receives 20 Mbit/s\n"
+        f"w1: sends 20 Mbit/s, loss 10 %; receives 20 Mbit/s\n{CUT}\n"
     )
     said = told("set", "w1", "--rate", "none", "--direction", "down", "--lab", "two")
     assert said == "w1: sends 20 Mbit/s, loss 10 %; receives not limited\n"

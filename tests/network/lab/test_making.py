@@ -18,6 +18,7 @@ import pytest
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import change, laboratory, make, probes, registry, remove, wiring
 from hyperslab.network.lab.backends.choosing import BACKENDS
+from hyperslab.network.lab.link import PACKET_NBYTES
 from hyperslab.network.lab.namespaces import LabFailed, network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab
 from hyperslab.network.lab.spec import OneWay
@@ -228,10 +229,11 @@ class _Pump:
 
     def rate_bits(self) -> float:
         """Bits per second of the next second, once what was under way has arrived."""
-        self._receive(0.3)
-        return self._receive(0.7) * 8 / 0.7
+        self.receive(0.3)
+        return self.receive(0.7) * 8 / 0.7
 
-    def _receive(self, duration_s: float) -> int:
+    def receive(self, duration_s: float) -> int:
+        """Bytes that come in the next so many seconds."""
         deadline = time.monotonic() + duration_s
         nbytes = 0
         while time.monotonic() < deadline:
@@ -278,6 +280,31 @@ def test_a_small_packet_waits_no_longer_than_the_queue_says(lab: Lab) -> None:
 
 def _words(rate_bits: int | None) -> str:
     return "none" if rate_bits is None else str(rate_bits)
+
+
+@pytest.mark.parametrize("backend", ["kernel", "emulator"])
+def test_a_slow_rate_has_nodes_send_single_packets(before: tuple[str, ...], backend: str) -> None:
+    """In a laboratory that was made for fast links, too, and while something goes over it."""
+    require(backend)
+    with laboratory(spec(f'{TOLERANT}backend = "{backend}"\n[nodes.scheduler]')) as lab:
+        assert lab.mode == "gso"
+        pump = _Pump(lab)
+        try:
+            fast = _mean_nbytes(lab, pump)
+            slow = _mean_nbytes(change(lab, "scheduler", OneWay(rate="20Mbit")), pump)
+        finally:
+            pump.end()
+    assert slow <= PACKET_NBYTES < fast
+
+
+def _mean_nbytes(lab: Lab, pump: _Pump) -> float:
+    """Size of what a node's device sends at a time, once what was under way has arrived."""
+    pump.receive(0.3)
+    file = network_file(lab.place, "scheduler")
+    first = wiring.carried(file, wiring.DEVICE)
+    pump.receive(0.3)
+    last = wiring.carried(file, wiring.DEVICE)
+    return (last["tx_bytes"] - first["tx_bytes"]) / (last["tx_packets"] - first["tx_packets"])
 
 
 def test_a_delay_changes(emulated: Lab) -> None:

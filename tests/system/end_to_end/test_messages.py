@@ -94,11 +94,12 @@ def test_programs_without_dask(tmp_path: Path) -> None:
 
 def test_what_recorders_of_several_hosts_have_written(tmp_path: Path) -> None:
     """Each in a folder of its own, one of which is named twice."""
-    said = '[5,1,"10.0.0.1:1","10.0.0.2:2",[["identity",1]],100]'
-    heard = '[6,0,"10.0.0.2:2","10.0.0.1:1",[["identity",1]],100]'
-    for host, role, row in (("a", "scheduler", said), ("b", "worker 0", heard)):
+    said = '"from_ns":5,"ways":[[1,"10.0.0.1:1","10.0.0.2:2"]]'
+    heard = '"from_ns":6,"ways":[[0,"10.0.0.2:2","10.0.0.1:1"]]'
+    row = '"said":[[["identity",1]]],"rows":[[0],[0],[0],[100]]'
+    for host, role, way in (("a", "scheduler", said), ("b", "worker 0", heard)):
         (tmp_path / host).mkdir()
-        lines = f'{{"host":"{host}","pid":1}}\n{{"roles":{{"":"{role}"}},"rows":[{row}]}}\n{{'
+        lines = f'{{"host":"{host}","pid":1}}\n{{"roles":{{"":"{role}"}},{way},{row}}}\n{{'
         (tmp_path / host / f"{host}-1-00.jsonl").write_text(lines)
     folders = (tmp_path / "a", tmp_path / "b", tmp_path / "a")
     out = tmp_path / "m.parquet"

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hyperslab import traffic
 from hyperslab.engines.batches.patience import within
 from hyperslab.engines.batches.workers import sent_by_value
 from hyperslab.engines.dask import recorder
-from hyperslab.traffic import Message, Traffic
+from hyperslab.traffic import Message, Operations, Traffic
 from hyperslab.units import show_count
 
 PRELOAD = "hyperslab.engines.dask.preload"
@@ -189,9 +190,18 @@ def gathered(*folders: Path, remove: bool = False) -> Traffic:
             notes.append(f"{path.name} misses {show_count(told.missed, 'message')}: {SLOW}")
     if remove:
         _remove([*folders], found)
-    messages.sort(key=lambda message: message.time_ns)
+    messages.sort(key=attrgetter("time_ns"))
     meta = {"nodes": nodes, "notes": notes, "processes": len(files)}
     return Traffic.of(messages, "recorded", meta)
+
+
+def _rows(line: Mapping[str, Any]) -> Iterator[tuple[int, Any, Operations, int]]:
+    """Time, way, operations and size of each message of a line."""
+    if "rows" not in line:
+        return
+    said = [tuple((name, count) for name, count in one) for one in line["said"]]
+    for since_ns, way, place, nbytes in zip(*line["rows"], strict=True):
+        yield line["from_ns"] + since_ns, line["ways"][way], said[place], nbytes
 
 
 def _remove(folders: Iterable[Path], files: Iterable[Path]) -> None:
@@ -228,8 +238,7 @@ class _Process:
     def _take(self, line: Mapping[str, Any]) -> None:
         self.roles |= line.get("roles", {})
         self.missed += line.get("missed", 0)
-        for time_ns, is_sent, local, peer, operations, nbytes in line.get("rows", ()):
-            named = tuple((name, count) for name, count in operations)
+        for time_ns, (is_sent, local, peer), named, nbytes in _rows(line):
             said_who = self._locals.setdefault(local, "")
             if is_sent:
                 self.messages.append(Message(time_ns, local, peer, named, nbytes, "sent"))

@@ -43,8 +43,8 @@ class Stream:
         self._early_nbytes = 0
         self._gap_since_ns = 0
         self._waited = 0
-        self._acknowledged: deque[tuple[int, int]] = deque()
-        "Places in the stream that the other end has confirmed, and when."
+        self._acknowledged: deque[tuple[int, int]] = deque(maxlen=KEPT_SEGMENTS)
+        "Places in the stream that the other end has confirmed, and when: the last ones."
         self._recent: OrderedDict[tuple[int, int, int], None] = OrderedDict()
         self.is_from_start = False
         self.packets = 0

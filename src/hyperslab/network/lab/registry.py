@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import namespaces
-from hyperslab.network.lab.link import Link, Mode, Role
+from hyperslab.network.lab.link import COARSE_BITS, Link, Mode, Role, mode_for
 from hyperslab.network.lab.measured import MeasuredLink
 from hyperslab.storage import ownfolder
 from hyperslab.storage.emulation.registry import started_of
@@ -110,6 +110,13 @@ class Lab:
         """Files that hold the networks of all nodes, and that of the switch."""
         names = [SWITCH, *(node.name for node in self.nodes)]
         return [namespaces.network_file(self.place, name) for name in names]
+
+    def is_cut(self, coarse_bits: int = COARSE_BITS) -> bool:
+        """Whether nodes send single packets: where that was asked for, where chance is to meet each
+        of them, and where a rate is so low.
+        """
+        links = (link for node in self.nodes for link in (node.up, node.down))
+        return self.mode == "exact" or mode_for(links, coarse_bits) == "exact"
 
     def prefix(self, node: str) -> list[str]:
         """Words that, before those of a command, have it run in a node. Raises UsageError."""

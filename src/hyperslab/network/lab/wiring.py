@@ -133,7 +133,7 @@ def _without_offloads(device: str) -> None:
     with Ethtool() as tool:
         features = tool.get_features(device)
         for name in _OFFLOADS:
-            features.features[name].set = False
+            features.features[name].enable = False
         tool.set_features(device, features)
 
 

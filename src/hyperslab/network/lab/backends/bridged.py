@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import COARSE_BITS, DIRECTIONS, Direction, Link, mode_for
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
 from hyperslab.network.lab.namespaces import network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from hyperslab.network.lab.wiring import BRIDGE, DEVICE, port_of
@@ -39,14 +39,6 @@ def ends(lab: Lab, node: Node, direction: Direction) -> tuple[Path, str]:
     if direction == "up":
         return network_file(lab.place, node.name), DEVICE
     return network_file(lab.place, SWITCH), port_of(node)
-
-
-def is_cut(lab: Lab, coarse_bits: int = COARSE_BITS) -> bool:
-    """Whether all devices send single packets: where that was asked for, where chance is to meet
-    each of them, and where a rate is so low.
-    """
-    links = (link for node in lab.nodes for link in (node.up, node.down))
-    return lab.mode == "exact" or mode_for(links, coarse_bits) == "exact"
 
 
 def cut_packets(lab: Lab) -> None:

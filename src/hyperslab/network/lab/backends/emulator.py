@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,14 @@ def _port(name: str, lab: Lab, hardware_address: str) -> dict[str, Any]:
 
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
+    if lab.mode == "gso" and lab.is_cut():
+        wiring.cut_packets(list(_devices(lab)))
     _ask(lab, {"set": {node.name: {"up": _settings(node.up), "down": _settings(node.down)}}})
+
+
+def _devices(lab: Lab) -> Iterator[tuple[Path, str]]:
+    for place in (SWITCH, *(node.name for node in lab.nodes)):
+        yield network_file(lab.place, place), DEVICE
 
 
 def _settings(link: Link) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def start(lab: Lab) -> None:
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
     least_burst_nbytes = LARGEST_NBYTES
-    if bridged.is_cut(lab):
+    if lab.is_cut():
         bridged.cut_packets(lab)
         least_burst_nbytes = _LEAST_BURST_NBYTES
     for direction in DIRECTIONS:

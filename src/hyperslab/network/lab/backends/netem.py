@@ -67,7 +67,7 @@ def start(lab: Lab) -> None:
 
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
-    if bridged.is_cut(lab, _COARSE_BITS):
+    if lab.is_cut(_COARSE_BITS):
         bridged.cut_packets(lab)
     for direction in DIRECTIONS:
         bridged.queue(lab, node, direction, "netem", _settings(getattr(node, direction)))
