@@ -5,7 +5,8 @@ than their number, and what it costs beside a bare loop.
 
 Images are links to one file. The same is run over a quarter of the participants, each in a process
 of its own; gates are on what a participant takes of the one beside the other, so that what grows
-with the square of their number is four times as much.
+with the square of their number is four times as much. So are calls for one participant after the
+other into the same directory: the last of them beside the first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,10 @@ MOST_GROWTH = 1.5
 "Of what a participant takes, or the page has of it."
 MOST_MEMORY = 1.5
 "Of the driver's peak."
+MOST_LATER = 2.0
+"Of the processor time of the last calls and that of the first ones."
+FEW = 20
+"Calls of which the median is taken."
 
 
 class Taken(NamedTuple):
@@ -54,6 +60,10 @@ class Taken(NamedTuple):
     page_nbytes: int
     loop_s: float
     "Time of a bare loop over the same programs."
+    first_call_s: float
+    "Processor time of a call for one participant, of the first calls into a directory."
+    last_call_s: float
+    "The same of the last ones, when there is one for each participant."
 
 
 def main() -> None:
@@ -96,7 +106,23 @@ def _take(folder: Path, participants: int, engine: str) -> Taken:
     peak_nbytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     page = folder / "out" / ".hyperslab" / "run-0001" / "report.html"
     loop_s = _by_hand(selection, folder / "hand")
-    return Taken(plan_s, run_s, again_s, peak_nbytes, page.stat().st_size, loop_s)
+    calls_s = _calls(home, participants, folder / "calls")
+    first_s = statistics.median(calls_s[:FEW])
+    last_s = statistics.median(calls_s[-FEW:])
+    return Taken(plan_s, run_s, again_s, peak_nbytes, page.stat().st_size, loop_s, first_s, last_s)
+
+
+def _calls(home: Path, participants: int, out: Path) -> list[float]:
+    """Processor time of a call for each participant, one after the other."""
+    app = template_app(APP)
+    options = Options(engine="serial", resume=True, verb="bids", report=False)
+    taken = []
+    for number in range(participants):
+        selection = select(home, Asked((f"{number:05}",)))
+        began = time.process_time()
+        assert run_participants(selection, out, app, options).ok
+        taken.append(time.process_time() - began)
+    return taken
 
 
 def _make(home: Path, participants: int) -> None:
@@ -139,11 +165,14 @@ def _judge(many: int, few: int, of_many: Taken, of_few: Taken) -> None:
             f"{number} participants: planned in {taken.plan_s:.2f} s of a processor, run in"
             f" {taken.run_s:.1f} s (a bare loop {taken.loop_s:.1f} s), once more in"
             f" {taken.again_s:.2f} s; driver {taken.peak_nbytes / 2**20:.0f} MiB, page"
-            f" {taken.page_nbytes / 1024:.0f} KiB"
+            f" {taken.page_nbytes / 1024:.0f} KiB; a call for one participant"
+            f" {taken.first_call_s:.3f} s of a processor, the last one {taken.last_call_s:.3f} s"
         )
     for name in ("plan_s", "run_s", "again_s", "page_nbytes"):
         grown = getattr(of_many, name) / many / (getattr(of_few, name) / few)
         gates.at_most(f"{name} for each participant, of many / of few", grown, MOST_GROWTH)
+    later = of_many.last_call_s / of_many.first_call_s
+    gates.at_most(f"the last of {many} calls for one participant / the first", later, MOST_LATER)
     memory = of_many.peak_nbytes / of_few.peak_nbytes
     gates.at_most("peak memory of the driver, of many / of few", memory, MOST_MEMORY)
     gates.close()

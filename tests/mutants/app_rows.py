@@ -9,6 +9,34 @@ from tests.mutants.mutant import Mutant
 APPS = [
     # BIDS
     Mutant(
+        "two calls work on one participant",
+        "src/hyperslab/driver/calls.py",
+        "if not taken:",
+        "if taken is not None:",
+        "tests/apps/bids/test_at_once.py::test_the_same_participant_at_the_same_time",
+    ),
+    Mutant(
+        "a call reads what concerns others",
+        "src/hyperslab/driver/calls.py",
+        "before = ledger.concerning(one.name for one in purpose.wanted)",
+        "before = ledger.concerning(ledger.tried)",
+        "tests/apps/bids/test_at_once.py::test_calls_read_what_concerns_them",
+    ),
+    Mutant(
+        "what a group level has made before stays",
+        "src/hyperslab/driver/resume.py",
+        "    if stages == 1:",
+        "    if stages == 0:",
+        "tests/apps/bids/test_running.py::test_a_group_level_that_makes_less_than_before",
+    ),
+    Mutant(
+        "a link into an image fails a task",
+        "src/hyperslab/plan/collecting.py",
+        "if mounted[0] and _is_absolute_link(path):",
+        "if not mounted:",
+        "tests/apps/commands/test_command_links.py::test_links_in_a_container",
+    ),
+    Mutant(
         "the label 1 chooses participant 10",
         "src/hyperslab/apps/bids/wanted.py",
         "if one.label in wanted]",

@@ -438,7 +438,7 @@ MUTANTS = [
     Mutant(
         "a file of the dataset is the last task's",
         "src/hyperslab/driver/publishing.py",
-        "if task.command.owns(name) or self._owners.get(name) == task.id:",
+        "if _owns(task, name) or self._owners.get(name) == task.id:",
         "if task.command.stem or self._owners.get(name) == task.id:",
         "tests/apps/commands/test_commands.py::test_files_that_several_tasks_may_make",
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -212,15 +214,11 @@ def bids(
     """
     join(engine, connect)
     _require_words(level, per, brain_extractor, group_app)
-    asked = Asked(
-        tuple(participant_label),
-        tuple(session_label),
-        bids_filter_file,
-        per,  # type: ignore[arg-type]
-    )
     contained = containers.wanted(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
     )
+    contained = containers.narrowed(contained, session_label, bids_filter_file)
+    asked = _asked(participant_label, session_label, bids_filter_file, per, contained)
     selection = select(bids_dir, asked)
     if validate:
         _validate(selection, quiet)
@@ -243,7 +241,8 @@ def bids(
         live=live,
     )
     if contained is not None:
-        _require_alone(app, invocation, asked)
+        _require_alone(app, invocation, per)
+        containers.refuse_at(level, contained)
         contained = require_usable(contained, level == GROUP or run_here(options))
     if level == GROUP:
         return _group(selection, out, app, contained, allow_missing, quiet)
@@ -255,14 +254,32 @@ def bids(
         return _foretell(selection, chosen)
     _mention_left_out(selection, chosen, quiet)
     _mention_absent(selection, chosen, quiet)
-    if contained is not None:
-        remove_left_containers(contained, out, options)
+    tidy = partial(_tidy, contained, out, options)
     result = run_participants(
-        selection, out, chosen, options, progress_for(quiet), then, allow_missing
+        selection, out, chosen, options, progress_for(quiet), then, allow_missing, tidy
     )
     if then and result.ok and app == BRAIN and contained is None:
         _tell(_said(gathered(selection, out), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
+
+
+def _asked(
+    participants: Sequence[str],
+    sessions: Sequence[str],
+    filter_file: str,
+    per: str,
+    contained: Container | None,
+) -> Asked:
+    """What is asked for of a dataset; images are what an app in a container finds itself."""
+    asked = Asked(tuple(participants), tuple(sessions), filter_file, per)  # type: ignore[arg-type]
+    if contained is None:
+        return asked
+    return replace(asked, filter_file="", joins_sessions=True)
+
+
+def _tidy(contained: Container | None, out: Path, options: Options) -> None:
+    if contained is not None:
+        remove_left_containers(contained, out, options)
 
 
 def _app(named: str, brain_extractor: str, invocation: str) -> App:
@@ -293,15 +310,13 @@ def _validate(selection: Selection, quiet: bool) -> None:
     mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
 
 
-def _require_alone(app: str, invocation: str, asked: Asked) -> None:
+def _require_alone(app: str, invocation: str, per: str) -> None:
     """Raise UsageError for what does not go with --container."""
-    containers.refuse(
-        {
-            "--session-label": asked.session_labels,
-            "--bids-filter-file": asked.filter_file,
-            "--per session": asked.per == "session",
-        }
-    )
+    if per == "session":
+        raise UsageError(
+            "--per session is not for --container: the interface of BIDS Apps has participants"
+            " alone; --session-label shows the app some sessions of each"
+        )
     given = invocation
     if app != BRAIN:
         given = app

@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -18,7 +19,6 @@ import typer.main
 
 from hyperslab.cli import main as hyperslab
 from hyperslab.cli.bids import GROUP, LEVELS, bids
-from hyperslab.storage.replacement import FOLDER
 
 _SHARED = ("--participant-label", "--session-label", "--bids-filter-file")
 "Flags that both command lines have."
@@ -37,16 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             note = "has no effect without --nprocs, as it is for all containers together"
         print(f"hyperslab-bids: --mem-mb {known.mem_mb} {note}", file=sys.stderr)
     if known.work_dir is not None:
-        Path(known.work_dir).mkdir(parents=True, exist_ok=True)
+        _make(known.work_dir)
     if known.omp_nthreads is not None:
         os.environ["OMP_NUM_THREADS"] = str(known.omp_nthreads)
     hyperslab(translated(known, others))
 
 
+def _make(work_dir: str) -> None:
+    """Make a folder for scratch, unless it is one of each node's, which need not be here."""
+    if "$" in work_dir:
+        return
+    with suppress(OSError):  # who needs it here says so
+        Path(work_dir).mkdir(parents=True, exist_ok=True)
+
+
 def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
-    """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand. A second
-    call into the same directory goes on with what the first one did, as wrappers expect that call
-    an app for one participant after the other.
+    """Arguments for `hyperslab`: those that BIDS Apps have, and all others as they stand. A call
+    goes on with what earlier ones into the same directory did, as wrappers expect that call an app
+    for one participant after the other, or for several at once.
     """
     line = ["bids", known.bids_dir, known.output_dir, known.analysis_level]
     for flag, labels in (
@@ -62,8 +70,7 @@ def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
     line += _memory_each(known, others)
     if known.bids_filter_file is not None:
         line += ["--bids-filter-file", known.bids_filter_file]
-    is_begun = Path(known.output_dir, FOLDER).is_dir()
-    if is_begun and known.analysis_level != GROUP and "--resume" not in others:
+    if known.analysis_level != GROUP and "--resume" not in others:
         line.append("--resume")
     return [*line, *others]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from hyperslab.apps.bids.containers.images import AUTO, CHOICES
 from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.wanted import read_json
 from hyperslab.cli.flags import choice
 from hyperslab.errors import UsageError
 from hyperslab.machine.words import words_of
@@ -15,6 +19,7 @@ from hyperslab.plan.written import parse_size
 
 Opt = typer.Option
 
+GROUP = "group"
 PANEL = "Containers, as in: --container nipreps/mriqc:24.0.2 --container-memory 8GB"
 Image = Annotated[
     str,
@@ -101,13 +106,35 @@ def wanted(
     )
 
 
-def refuse(given: dict[str, object]) -> None:
-    """Raise UsageError for flags that were given, and do not go with a container."""
+def narrowed(
+    asked: Container | None, sessions: Sequence[str], filter_file: str
+) -> Container | None:
+    """The container that sees some sessions, and is told which images are wanted. Raises
+    UsageError, FormatError.
+    """
+    if asked is None:
+        return None
+    return replace(asked, sessions=tuple(sessions), filter_file=_readable(filter_file))
+
+
+def _readable(filter_file: str) -> str:
+    """The absolute path of a filter file, which the app has to understand. Raises UsageError,
+    FormatError.
+    """
+    if not filter_file:
+        return ""
+    read_json(filter_file)
+    return os.path.abspath(filter_file)
+
+
+def refuse_at(level: str, asked: Container) -> None:
+    """Raise UsageError for what chooses images at the group level, which reads results."""
+    given = {"--session-label": asked.sessions, "--bids-filter-file": asked.filter_file}
     for flag, value in given.items():
-        if value:
+        if value and level == GROUP:
             raise UsageError(
-                f"{flag} is not for --container: the interface of BIDS Apps has participants alone;"
-                " what else the app understands goes into --app-arguments"
+                f"{flag} is not for the group level of --container, which reads what participants"
+                " have left: leave it out"
             )
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from hyperslab.arrays.partition import Partition
 from hyperslab.blocks.writing.part_folders import remove_output, remove_stale
-from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.manifest import load_manifest
 from hyperslab.driver.replaced import made
 from hyperslab.driver.verification import is_name
 from hyperslab.errors import DamagedRecord

@@ -2,7 +2,10 @@
 
 Beside one FILE it is `.FILE.hyperslab`.
 
-lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
+lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it.
+                         Calls that write to OUT at the same time share it
+claims                   bytes held (fcntl) by such calls, of what each does alone
+calls.json               what submissions have tried and done, as calls need it
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
 committed.jsonl          which allocation every finished volume was, its size and time
@@ -34,6 +37,8 @@ run-0001/                one folder per submission, never changed by a later one
     messages.parquet     messages of the engine's processes, where they were kept
     summary.json, provenance.json, failures.json, report.html
     comparison.html      beside other runs, once that was asked for
+  of calls:
+    lock, manifest.json  as above, of this call
   of engines that hand out batches:
     orders.*.pickle*     what all batches of a round share, and the batches of commands
     running/             marks: which task each batch is at, while the round runs
@@ -50,15 +55,15 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from hyperslab import engines
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped, UsageError
-from hyperslab.storage import fence, renaming
+from hyperslab.storage import claims, fence, renaming
 from hyperslab.storage.full import why
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.storage.replacement import FOLDER
@@ -67,6 +72,10 @@ STATUS = "status.json"
 "Record of a submission that its driver writes every second while tasks run."
 LEAVE_LIMIT_S = 60.0
 "How long a resumed run waits for workers of the one before."
+PLAN = "plan.json"
+_PREFIX = "run-"
+"How names of folders of submissions begin."
+LOCK, CLAIMS, CANCEL = "lock", "claims", "cancel"
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 RunState = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
@@ -79,6 +88,12 @@ class RunDirectory:
     out: Path
     file: str = ""
     "Name of the one file in `out` that the run writes; '' where the directory is the run's own."
+    call: str = ""
+    """Name of the submission that keeps records of its own, as others write to `out` at the same
+    time; '' where a run has the directory to itself.
+    """
+    before: tuple[Path, ...] = ()
+    "Earlier submissions that a call goes on with: others do not concern it."
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -96,16 +111,32 @@ class RunDirectory:
             return None
         return cls(root.parent, root.name.removesuffix(FOLDER)[1:])
 
+    @classmethod
+    def of_submission(cls, folder: Path) -> RunDirectory | None:
+        """The one that keeps the records of a submission; None for a folder that was copied to
+        another place.
+        """
+        directory = cls.of_records(folder.parent)
+        if directory is None or not (folder / LOCK).exists():
+            return directory
+        return replace(directory, call=folder.name)
+
     @property
     def place(self) -> Path:
         """What the verbs are given to mean this run."""
         return self.out / self.file
 
     @property
-    def root(self) -> Path:
+    def top(self) -> Path:
+        """Folder of all records beside the outputs."""
         if self.file:
             return self.out / f".{self.file}{FOLDER}"
         return self.out / FOLDER
+
+    @property
+    def root(self) -> Path:
+        """Folder of the records of this run: of all, or of one call."""
+        return self.top / self.call
 
     @property
     def replaced(self) -> Path:
@@ -147,15 +178,19 @@ class RunDirectory:
         return [folder for folder in (root, *root.parents) if not os.path.lexists(folder)]
 
     def submissions(self) -> list[Path]:
-        """Folders of all submissions, oldest first."""
-        return [folder for _, folder in self._numbered()]
+        """Folders of all submissions, oldest first; of a call those that concern it."""
+        if not self.call:
+            return [folder for _, folder in self.numbered()]
+        own = [self.root] if (self.root / PLAN).exists() else []
+        return [*self.before, *own]
 
     def newest(self) -> Path | None:
         """Folder of the newest submission; None where OUT holds none."""
         return next(reversed(self.submissions()), None)
 
-    def _numbered(self) -> list[tuple[int, Path]]:
-        found = ((path.name.removeprefix("run-"), path) for path in self.root.glob("run-*"))
+    def numbered(self) -> list[tuple[int, Path]]:
+        """Numbers and folders of all submissions, oldest first."""
+        found = ((path.name.removeprefix(_PREFIX), path) for path in self.top.glob(f"{_PREFIX}*"))
         return sorted((int(number), path) for number, path in found if number.isdecimal())
 
     def latest(self) -> Path:
@@ -175,34 +210,56 @@ class RunDirectory:
         cannot be matched, and may have taken the place of what others did.
         """
         for folder in self.submissions():
-            plan = self._plan(folder)
+            plan = self.plan_of(folder)
             if plan is not None:
                 yield folder, plan
 
-    def _plan(self, folder: Path) -> dict[str, Any] | None:
+    def plan_of(self, folder: Path) -> dict[str, Any] | None:
+        """The plan of a submission; None where it began nothing. Raises DamagedRecord."""
         remedy = (
             f"what {folder.name} did cannot be matched with this command; choose another output,"
             f" or remove it all with 'hyperslab clean --all {self.place}'"
         )
         try:
-            return load_record(folder / "plan.json", remedy)
+            return load_record(folder / PLAN, remedy)
         except FileNotFoundError:
             if _has_begun(folder):
-                raise DamagedRecord(f"{folder / 'plan.json'} is missing: {remedy}") from None
+                raise DamagedRecord(f"{folder / PLAN} is missing: {remedy}") from None
         except DamagedRecord:
             if _has_begun(folder):
                 raise
         return None  # it died before it had a plan, or before a task could run
 
     def new_submission(self, plan: Mapping[str, Any]) -> Path:
-        """A fresh folder with this plan in it."""
-        number = max((number for number, _ in self._numbered()), default=0) + 1
-        folder = self.root / f"run-{number:04d}"
+        """A fresh folder with this plan in it; that of a call is there already."""
+        folder = self.root
+        if not self.call:
+            folder = self.new_folder()
         for part in ("journal", "partials"):
             (folder / part).mkdir(parents=True)
         fence.raise_fence(folder)
-        save_record(folder / "plan.json", plan)
+        save_record(folder / PLAN, plan)
         return folder
+
+    def folder_of(self, number: int) -> Path:
+        """Folder of the submission with a number."""
+        return self.top / f"{_PREFIX}{number:04d}"
+
+    def number_of(self, folder: Path) -> int:
+        """Number of the submission that a folder is of."""
+        return int(folder.name.removeprefix(_PREFIX))
+
+    def new_folder(self) -> Path:
+        """A folder for another submission, which nobody else has. Raises OSError."""
+        number = max((number for number, _ in self.numbered()), default=0) + 1
+        while True:
+            folder = self.folder_of(number)
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:  # which another host has made, and this one does not list yet
+                number += 1
+            else:
+                return folder
 
     def secure(self, folder: Path) -> None:
         """Wait until the journal of a submission is on storage, and the names above its records.
@@ -217,33 +274,52 @@ class RunDirectory:
             one.result()
 
     def is_owned(self) -> bool:
-        """True while a live driver holds the lock."""
-        if not (self.root / "lock").exists():
+        """True while a live driver holds the lock, or calls share it."""
+        if not (self.root / LOCK).exists():
             return False
         try:
-            os.close(_lock(self.root / "lock", fcntl.LOCK_SH))
+            os.close(_lock(self.root / LOCK, fcntl.LOCK_SH))
         except BlockingIOError:
             return True
-        return False
+        return self._is_shared()
 
     def own(self) -> int:
         """Take the lock; returns the descriptor that holds it until closed. Raises OutputBusy."""
+        fd = self._held(fcntl.LOCK_EX)
+        _sign(fd)
+        if not self.call:
+            self.forget_cancel()
+        self.sweep()
+        return fd
+
+    def share(self) -> int:
+        """Share the lock with other calls, so that nobody owns the directory; returns the
+        descriptor that holds it until closed. Raises OutputBusy.
+        """
+        return self._held(fcntl.LOCK_SH)
+
+    def _held(self, kind: int) -> int:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            fd = _lock(self.root / "lock")
+            return _lock(self.root / LOCK, kind)
         except BlockingIOError:
-            owner = (self.root / "lock").read_text(errors="replace").strip() or "another process"
             raise OutputBusy(
-                f"{self.out} is in use by {owner}: wait for it, or stop it with 'hyperslab cancel'"
+                f"{self.out} is in use by {self._owner()}: wait for it, or stop it with 'hyperslab"
+                " cancel'"
             ) from None
         except OSError as error:
             raise UsageError(
                 f"{self.out} cannot be written ({why(error, self.out)}); choose another directory"
             ) from error
-        _sign(fd)
-        (self.root / "cancel").unlink(missing_ok=True)
-        self.sweep()
-        return fd
+
+    def _is_shared(self) -> bool:
+        return claims.is_any_taken(self.root / CLAIMS)
+
+    def _owner(self) -> str:
+        """Who holds the lock, in words."""
+        if self._is_shared():
+            return "another call"
+        return (self.root / LOCK).read_text(errors="replace").strip() or "another process"
 
     def sweep(self) -> None:
         """Remove what drivers and workers that were killed had begun to write; no other may write
@@ -259,10 +335,14 @@ class RunDirectory:
 
         `tell` takes a sentence about why this takes long.
         """
-        for folder in self.submissions():
+        self.await_workers_of(self.submissions(), tell)
+
+    def await_workers_of(self, folders: Sequence[Path], tell: Callable[[str], None]) -> None:
+        """The same for some submissions, whose drivers have ended. Raises OutputBusy."""
+        for folder in folders:
             fence.end(folder)
             engines.end_jobs(folder)
-        for folder in self.submissions():
+        for folder in folders:
             if not fence.is_left(folder, 0):
                 tell(
                     f"waiting for {_workers(folder)} to leave the tasks of an earlier run, up to"
@@ -271,7 +351,7 @@ class RunDirectory:
                 self._await_leaving(folder)
 
     def _await_leaving(self, folder: Path) -> None:
-        if fence.is_left(folder, LEAVE_LIMIT_S, self._require_not_cancelled):
+        if fence.is_left(folder, LEAVE_LIMIT_S, self.require_not_cancelled):
             return
         raise OutputBusy(
             f"{self.out}: {_workers(folder)} are still running tasks of an earlier run and would"
@@ -279,15 +359,20 @@ class RunDirectory:
             " started), or try again later"
         )
 
-    def _require_not_cancelled(self) -> None:
+    def require_not_cancelled(self) -> None:
+        """Raise RunStopped when somebody has asked the run to stop."""
         if self.is_cancelled():
             raise RunStopped("the run was cancelled", "the same command with --resume continues it")
 
     def ask_to_cancel(self) -> None:
-        (self.root / "cancel").touch()
+        (self.top / CANCEL).touch()
 
     def is_cancelled(self) -> bool:
-        return (self.root / "cancel").exists()
+        return (self.top / CANCEL).exists()
+
+    def forget_cancel(self) -> None:
+        """Let nothing be left of what earlier runs were asked; nobody else may run now."""
+        (self.top / CANCEL).unlink(missing_ok=True)
 
 
 def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> None:
@@ -312,39 +397,6 @@ def load_status(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     return load_record(path, remedy)
-
-
-def load_manifest(directory: RunDirectory) -> dict[str, Any]:
-    """What every task has written, and how many there are; {} when no run has ended. Raises
-    DamagedRecord.
-    """
-    remedy = (
-        "the list of what the run wrote is lost; the same command with --resume writes it again,"
-        f" 'hyperslab clean {directory.place}' removes all records and keeps the outputs"
-    )
-    path = directory.root / "manifest.json"
-    if not path.is_file():
-        return {}
-    return load_record(path, remedy)
-
-
-def vouched_for(directory: RunDirectory) -> set[tuple[str, str]]:
-    """Name and checksum of the files that the manifest names, before which they were on storage."""
-    try:
-        entries = load_manifest(directory).get("outputs", [])
-    except DamagedRecord:
-        return set()  # it speaks for none: all of them are read
-    return {
-        (entry["path"], entry["checksum"])
-        for entry in entries
-        if entry.keys().isdisjoint(("region", "frame"))
-    }
-
-
-def save_manifest(
-    directory: RunDirectory, entries: list[dict[str, Any]], counts: Mapping[str, Any]
-) -> None:
-    save_record(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
 
 
 def _workers(folder: Path) -> str:

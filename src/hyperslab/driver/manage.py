@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
-from hyperslab.driver import cleaning, detached, staging, verification
+from hyperslab.driver import cleaning, detached, verification
 from hyperslab.driver.directory import RunDirectory, RunState, load_status, save_status
+from hyperslab.driver.sweeping import sweep
 from hyperslab.driver.verification import Compared
 from hyperslab.engines.jobs import JobsLeft
 from hyperslab.errors import UsageError
@@ -71,7 +72,8 @@ def status(out: str | os.PathLike[str]) -> Status:
     directory = RunDirectory.of(out)
     folder = directory.latest()
     last: dict[str, Any] = load_status(folder) or {"state": "running", "tasks": 0, "done": 0}
-    alive = directory.is_owned()
+    own = RunDirectory.of_submission(folder.absolute()) or directory
+    alive = own.is_owned()
     tail = Tail(folder)
     journal = tail.poll()
     done = {outcome.task for outcome in journal if outcome.status == "done"}
@@ -245,7 +247,7 @@ def clean(out: str | os.PathLike[str], outputs_too: bool = False) -> list[Path]:
     lock = directory.own()
     try:
         directory.await_workers()
-        staging.sweep(directory)
+        sweep(directory)
         return cleaning.clean(directory, outputs_too)
     finally:
         os.close(lock)

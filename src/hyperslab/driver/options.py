@@ -136,6 +136,11 @@ class Options:
         if self.record_messages:
             require_messages(self.engine)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether workers are not, or not all, on this host."""
+        return bool(self.connect or facts_of(self.engine).batch_system)
+
 
 def chosen(verb: str, options: Options | None, settings: Settings) -> Options:
     """The options that a function was called with, as such or as settings. Raises TypeError for
@@ -201,12 +206,24 @@ def _require_numbers(options: Options) -> None:
 
 def _require_tiers(options: Options) -> None:
     """Raise UsageError for fast tiers that are none, or that not all workers would see; they become
-    absolute paths.
+    absolute paths. Scratch of workers elsewhere is what each of them finds under its path.
     """
-    is_elsewhere = bool(options.connect or facts_of(options.engine).batch_system)
     for name in ("stage_in", "stage_out", "work_tier"):
         tier = os.fspath(getattr(options, name))
-        if tier:
-            flag = f"--{name.replace('_', '-')}"
-            folder = area.require_tier(flag, local_folder(tier), is_elsewhere)
-            object.__setattr__(options, name, str(folder))
+        if not tier:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if name == "work_tier" and options.is_elsewhere:
+            _require_path(flag, tier)
+            continue
+        folder = area.require_tier(flag, local_folder(tier), options.is_elsewhere)
+        object.__setattr__(options, name, str(folder))
+
+
+def _require_path(flag: str, tier: str) -> None:
+    """Raise UsageError for what would be another folder on each node, or none."""
+    if not tier.startswith(("/", "$")):
+        raise UsageError(
+            f"{flag} {tier}: give the path that scratch has on each node, such as /scratch or"
+            " '$SLURM_TMPDIR'"
+        )

@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from hyperslab.arrays.source import ArraySource
-from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.manifest import load_manifest
 from hyperslab.errors import DamagedRecord, HyperslabError
 from hyperslab.formats import open_source
 from hyperslab.report.pictures import Made
@@ -54,7 +55,7 @@ def made_by_tasks(folder: Path, plan: Mapping[str, Any]) -> list[Made]:
     """The pictures among what commands have made, the first of them; `folder` is the
     submission's.
     """
-    directory = RunDirectory.of_records(folder.absolute().parent)
+    directory = RunDirectory.of_submission(folder.absolute())
     if directory is None or "command" not in plan.get("summary", {}):
         return []
     try:
@@ -116,7 +117,7 @@ def _written(folder: Path) -> Path | None:
     """The first volume that the run wrote, or else the file of its first block; None as long as
     another run's is in its place.
     """
-    directory = RunDirectory.of_records(folder.absolute().parent)
+    directory = RunDirectory.of_submission(folder.absolute())
     if directory is None or directory.replaced.is_file():
         return None
     try:

@@ -143,8 +143,10 @@ def prepare(
     *,
     dry: bool = False,
     tell: Tell = unheard,
+    call: RunDirectory | None = None,
 ) -> Prepared:
-    """Compile a plan and add up what it needs, without writing anything.
+    """Compile a plan and add up what it needs, without writing anything. `call` is the directory of
+    a call, which is there already (`driver.calls`).
 
     A trial that takes long is told. Raises UsageError for what is asked for, then OutputBusy for a
     directory that a run cannot begin in; of a `dry` run that is said in `obstacle` instead.
@@ -161,8 +163,8 @@ def prepare(
     folder = out
     if isinstance(pipeline.end, Write):
         folder = Path(pipeline.end.dest).absolute()
-    directory = None
-    if folder is not None:
+    directory = call
+    if directory is None and folder is not None:
         directory = RunDirectory(folder, _own_file(pipeline))
     replaces = _starts_over(pipeline, options, directory, tell)
     if directory is not None and replaces:
@@ -431,8 +433,10 @@ def _require_usable(
     directory: RunDirectory, options: Options, replaces: bool, has_earlier: bool
 ) -> None:
     """Raise OutputBusy for a directory that another run is using, that holds earlier ones which are
-    not meant to be resumed, or something else.
+    not meant to be resumed, or something else. A call has looked at all that when it began.
     """
+    if directory.call:
+        return
     if directory.is_owned():
         raise OutputBusy(
             f"{directory.place} is in use by another run: wait for it, or stop it with 'hyperslab"
@@ -455,13 +459,7 @@ def _require_usable(
             f"{directory.out / directory.file} {what}: give another name, --overwrite to start"
             " over, or --resume to continue the run that made it"
         )
-    others = "--overwrite to start over and replace it at the end, or choose another output"
-    if options.verb == "bids":
-        others = "choose another output directory"
-    raise OutputBusy(
-        f"{directory.out} holds an earlier run: add --resume to do only what is missing, or"
-        f" {others}"
-    )
+    raise vacancy.holds_earlier(directory, options.verb)
 
 
 def _resting(plan: Plan, done: set[int]) -> set[int]:

@@ -15,7 +15,8 @@ from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import discard, part_folders, remove_stale
 from hyperslab.driver import replaced
 from hyperslab.driver.committed import RECORD, committed, note
-from hyperslab.driver.directory import RunDirectory, vouched_for
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.manifest import MANIFEST, vouched_for
 from hyperslab.errors import AGAIN, HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
@@ -88,7 +89,7 @@ class Products:
         replaced.note(directory, parts, there)
         for path in leftovers(directory.out, directory.files):
             remove_stale(path)
-        records = [directory.root / name for name in (RECORD, PUBLISHED, "manifest.json")]
+        records = [directory.root / name for name in (RECORD, PUBLISHED, MANIFEST)]
         for path in (*directory.submissions(), *records, directory.waiting):
             remove(path)
         if self._blocks:
@@ -211,7 +212,7 @@ class Products:
 
     def _lost(self, results: Mapping[int, Outcome]) -> set[int]:
         """Tasks of which the file of a block is not as it was written."""
-        vouched = vouched_for(self._directory)
+        vouched = vouched_for(self._directory) if results else set()
         found = set()
         for i, outcome in results.items():
             if any(self._is_lost(written, vouched) for written in outcome.outputs):

@@ -47,6 +47,10 @@ class Publishing:
         self._private = folder / PRIVATE
         self._owners = _owners(inherited)
         self._names = _names_of_tasks(self._owners)
+        self._firsts: set[str] = set()
+        "Names that are given unless somebody else gives them first, as another call may."
+        self._late: set[str] = set()
+        "Names among them that somebody else has given."
         self._lock = threading.Lock()
 
     def deliver(self, job: Job, task: Task, outcome: Outcome) -> tuple[Written, ...]:
@@ -59,11 +63,15 @@ class Publishing:
             raise Lost(str(place))
         made, earlier = self._claim(task, outcome.outputs)
         is_private = place.parent == self._private
-        for written in made:
-            if is_private:
-                self._name(place / written.path, written)
-            else:
-                self._fetch(place / written.path, written)
+        try:
+            for written in made:
+                if is_private:
+                    self._name(place / written.path, written)
+                else:
+                    self._fetch(place / written.path, written)
+        finally:
+            late = self._given_up(task)
+        made = tuple(one for one in made if one.path not in late)
         if not is_private:
             _settle_names(self._out, made)
         self._drop(earlier)
@@ -86,7 +94,9 @@ class Publishing:
             names = {one.path for one in made}
             for name in sorted(names):
                 self._require_free(task, name)
-            earlier = self._names.get(task.id, set()) - names
+            before = self._names.get(task.id, set())
+            earlier = before - names
+            self._firsts |= {name for name in names - before if not _owns(task, name)}
             self._names[task.id] = names
             for name in names:
                 self._owners[name] = task.id
@@ -94,10 +104,21 @@ class Publishing:
                 del self._owners[name]
         return made, earlier
 
+    def _given_up(self, task: Task) -> set[str]:
+        """Names that others may have as well, and had before this task could give them."""
+        with self._lock:
+            names = self._names[task.id]
+            late = names & self._late
+            names -= late
+            self._firsts -= names
+            self._late -= late
+            for name in late:
+                del self._owners[name]
+        return late
+
     def _is_there_already(self, task: Task, name: str) -> bool:
         """Whether a file that several tasks may make is there, of another one."""
-        assert task.command is not None
-        if task.command.owns(name) or self._owners.get(name) == task.id:
+        if _owns(task, name) or self._owners.get(name) == task.id:
             return False
         return name in self._owners or os.path.lexists(self._out / name)
 
@@ -175,6 +196,9 @@ class Publishing:
         final = self._out / written.path
         fence.require_open()
         final.parent.mkdir(parents=True, exist_ok=True)
+        if written.path in self._firsts and _is_late(ready, final):
+            self._late.add(written.path)
+            return
         ready.replace(final)  # which is no folder
 
     def _drop(self, names: Iterable[str]) -> None:
@@ -193,6 +217,23 @@ def _on_tier(far: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Lost(f"{far}: {error.strerror}") from error
+
+
+def _owns(task: Task, name: str) -> bool:
+    """Whether no other task may make a file of this name."""
+    assert task.command is not None
+    return task.command.owns(name)
+
+
+def _is_late(ready: Path, final: Path) -> bool:
+    """Whether somebody has given a name before; a second name of the file says so in one step."""
+    try:
+        os.link(ready, final)
+    except FileExistsError:
+        return True
+    except OSError:  # of a file system without such names, where two may give one at a time
+        return False
+    return False
 
 
 def _require_whole(far: Path, written: Written) -> None:
@@ -216,8 +257,7 @@ def _pieces(far: Path) -> Iterator[bytes]:
 
 def _owners(inherited: Iterable[Inherited]) -> dict[str, int | None]:
     """The tasks that names belong to, by all that earlier attempts have made, also those of tasks
-    that are to be done again. Names of tasks of a later stage, which rests on other tasks now,
-    belong to nobody.
+    that are to be done again. Names of tasks of a later stage that is gone belong to nobody.
     """
     staged: dict[str, int | None] = {}
     named: dict[str, int | None] = {}

@@ -17,7 +17,8 @@ from typing import Any
 from hyperslab.blocks.writing.forms import stored_nbytes
 from hyperslab.blocks.writing.part_folders import remove_output
 from hyperslab.driver.committed import committed
-from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.manifest import load_manifest
 from hyperslab.driver.verification import is_name
 from hyperslab.errors import DamagedRecord
 from hyperslab.plan.journal import Tail

@@ -87,7 +87,7 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
                 _require_same_code(directory, kept, plan)
         if has_results or _is_same_job(kept, plan):
             _mark_kept(folder, kept)
-            needed = _needed(folder, kept, plan, has_results)
+            needed = _needed(directory, folder, kept, plan, has_results)
             ids = _matching(directory, kept, now, plan, needed)
             found.append(
                 Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
@@ -97,12 +97,25 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
 
 def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
     """Names of the wholes that a submission has done a task of; `kept` is its plan."""
-    done = {outcome.task for outcome in Tail(folder).poll() if outcome.status == "done"}
-    return {
-        whole["name"]
-        for whole in kept["wholes"]
-        if not done.isdisjoint(range(whole["first"], whole["first"] + whole["tasks"]))
-    }
+    return {name for name, is_done in tried_wholes(folder, kept).items() if is_done}
+
+
+def tried_wholes(folder: Path, kept: Mapping[str, Any]) -> dict[str, bool]:
+    """Names of the wholes that a submission has tried a task of, and whether one was done; `kept`
+    is its plan.
+    """
+    tried: set[int] = set()
+    done: set[int] = set()
+    for outcome in Tail(folder).poll():
+        tried.add(outcome.task)
+        if outcome.status == "done":
+            done.add(outcome.task)
+    found: dict[str, bool] = {}
+    for whole in kept["wholes"]:
+        tasks = range(whole["first"], whole["first"] + whole["tasks"])
+        if not tried.isdisjoint(tasks):
+            found[whole["name"]] = not done.isdisjoint(tasks)
+    return found
 
 
 def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
@@ -245,11 +258,14 @@ def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan
         )
 
 
-def _needed(folder: Path, kept: dict[str, Any], plan: Plan, has_results: bool) -> set[str]:
+def _needed(
+    directory: RunDirectory, folder: Path, kept: dict[str, Any], plan: Plan, has_results: bool
+) -> set[str]:
     """Names of the wholes of a submission that have to be among the sources: all of them, once it
-    has results; of commands, which make nothing together, those that have one.
+    has results; of commands, which make nothing together, those that have one, but of a call none:
+    others may be done elsewhere.
     """
-    if not has_results:
+    if not has_results or directory.call:
         return set()
     if plan.stages[0].job.commands is not None:
         return done_wholes(folder, kept)
@@ -291,7 +307,20 @@ def _matching(
             if own >= 0:
                 ours += s * own_step
             ids[s * step + there] = ours
+    if stages == 1:
+        ids |= _superseded(kept, now)
     return ids
+
+
+def _superseded(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[int, int]:
+    """Ids of tasks of a later stage that are done again: what they have made is theirs."""
+    here = {label: place for place, label in enumerate(now.get("then", ()))}
+    labels = enumerate(kept.get("then", ()))
+    return {
+        kept["tasks"] + place: ~(now["tasks"] + here[label])
+        for place, label in labels
+        if label in here
+    }
 
 
 def _same_tasks(

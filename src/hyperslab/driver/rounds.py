@@ -23,7 +23,6 @@ from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.staging import Staging
 from hyperslab.engines import Engine
-from hyperslab.errors import RunStopped
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.failing import OUT_OF_MEMORY
 from hyperslab.plan.failure import Failure
@@ -203,8 +202,7 @@ class Rounds:
             self._take(known, by_id, last)
 
     def _check_cancelled(self) -> None:
-        if self.directory.is_cancelled():
-            raise RunStopped("the run was cancelled", "the same command with --resume continues it")
+        self.directory.require_not_cancelled()
 
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from hyperslab import engines
 from hyperslab.driver import preindex, replaced, resume
 from hyperslab.driver.admission import admit
-from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
+from hyperslab.driver.directory import STATUS, RunState, save_status
 from hyperslab.driver.haste import EndsEarly
+from hyperslab.driver.manifest import save_manifest
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.odd import odd_sentence
 from hyperslab.driver.options import Options, chosen, spelled_out
@@ -30,7 +31,8 @@ from hyperslab.driver.prepare import Prepared, asked, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
-from hyperslab.driver.staging import Staging, sweep
+from hyperslab.driver.staging import Staging
+from hyperslab.driver.sweeping import sweep
 from hyperslab.driver.unbegun import leaving_nothing
 from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperslab.driver.directory import RunDirectory
-from hyperslab.errors import DamagedRecord, RunStopped
+from hyperslab.driver.sweeping import RECORD
+from hyperslab.errors import RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
 from hyperslab.storage.location import Remote
-from hyperslab.storage.recordfile import load_list, save_record
+from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.staging import area
 from hyperslab.storage.staging.area import Area
 from hyperslab.storage.staging.room import Room, is_compared, keep_free
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from hyperslab.plan.task import Job, Outcome, Task
     from hyperslab.storage.staging.copies import Took
 
-RECORD = "staging.json"
-"Record of a submission: the tiers on which it has areas."
 TURNS = "turns"
 "Folder of a submission: locks of those who read in turns."
 PAYS = 2.0
@@ -73,18 +71,6 @@ _WHY = {
     ("out", "behind"): "is flushed to the place of the outputs more slowly than tasks write there",
 }
 "What has become of a tier, by direction and reason."
-
-
-def sweep(directory: RunDirectory) -> None:
-    """Remove what earlier submissions have left on their tiers; none of them may write now."""
-    for folder in directory.submissions():
-        shutil.rmtree(folder / PRIVATE, ignore_errors=True)
-        try:
-            tiers = load_list(folder / RECORD, "tiers", "")
-        except (FileNotFoundError, DamagedRecord, KeyError):
-            continue  # the next run that stages there removes it
-        for tier in tiers:
-            area.sweep(Path(tier), str(folder.absolute()))
 
 
 @dataclass(slots=True)
@@ -153,7 +139,9 @@ class Staging:
         `inherited` are the submissions whose results count, this one, too.
         """
         self._take_turns(plan)
-        asked = (self._options.stage_in, self._options.stage_out, self._options.work_tier)
+        asked = [self._options.stage_in, self._options.stage_out]
+        if not self._options.is_elsewhere:
+            asked.append(self._options.work_tier)
         tiers = [Path(tier) for tier in asked if tier]
         commands = plan.stages[0].job.commands
         try:
@@ -198,6 +186,7 @@ class Staging:
             commands,
             folder=str(self._folder),
             threads=self._prepared.threads,
+            scratch=self._scratch,
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
         )
@@ -215,10 +204,17 @@ class Staging:
     def _room_on(self, name: str, kept: Mapping[Path, int]) -> Room | None:
         """An area on a tier, and how much of that commands may use; None without a tier."""
         tier = getattr(self._options, _OPTIONS[name])
-        if not tier:
+        if not tier or (name == "work" and self._scratch):
             return None
         self._areas[name] = made = area.create(Path(tier), str(self._folder))
         return Room(str(made.path), kept[Path(tier)], at_once=1)
+
+    @property
+    def _scratch(self) -> str:
+        """Where scratch is on nodes that this host does not look after; '' where there are none."""
+        if not self._options.is_elsewhere:
+            return ""
+        return os.fspath(self._options.work_tier)
 
     def _begun(
         self, plan: Plan, done: Callable[[], Collection[int]], kept: Mapping[Path, int]

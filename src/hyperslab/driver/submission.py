@@ -254,7 +254,7 @@ def _state(folder: Path) -> RunState:
     has died.
     """
     state: RunState = load_status(folder).get("state", "died")
-    directory = RunDirectory.of_records(folder.absolute().parent)
+    directory = RunDirectory.of_submission(folder.absolute())
     runs = directory is not None and directory.is_owned()
     if state == "running" and not runs:
         return "died"

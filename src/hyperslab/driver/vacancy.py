@@ -31,6 +31,17 @@ def require_empty(directory: RunDirectory, verb: str) -> None:
         )
 
 
+def holds_earlier(directory: RunDirectory, verb: str) -> OutputBusy:
+    """The refusal of a directory that holds earlier runs which are not meant to be resumed."""
+    others = "--overwrite to start over and replace it at the end, or choose another output"
+    if verb == "bids":
+        others = "choose another output directory"
+    return OutputBusy(
+        f"{directory.out} holds an earlier run: add --resume to do only what is missing, or"
+        f" {others}"
+    )
+
+
 def require_replaceable(directory: RunDirectory, verb: str) -> None:
     """Raise OutputBusy for a directory that holds more than what runs have made."""
     if directory.file:

@@ -17,7 +17,8 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
-from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.manifest import load_manifest
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span

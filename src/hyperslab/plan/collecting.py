@@ -1,7 +1,8 @@
 """Collecting: what a command has left in its private folder.
 
 - results are files; a link to one of them is a file of its own, with the same content
-- links to folders, and empty folders, are left out, and the command's log says so
+- links to folders, and empty folders, are left out, and the command's log says so; so are absolute
+  links of a command that sees other files than tasks do, as in a container
 - any other link, and what is no file, makes the task fail
 
 Held by tests/apps/commands/test_command_links.py.
@@ -23,13 +24,15 @@ from hyperslab.storage import renaming
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.trace import span
 
+_MOST_LINKS = 40
+"Links that lead from one to the next, as many as Linux follows."
 _NAMED = 10
 "Names that a log lists."
 
 
-def collected(out: Path) -> tuple[Written, ...]:
-    """What a command has left in its private folder, on storage; named from there on. Raises
-    CommandFailed for what is no file.
+def collected(out: Path, mounted: tuple[str, str] = ("", "")) -> tuple[Written, ...]:
+    """What a command has left in its private folder, on storage; named from there on. `mounted` is
+    that of CommandTask. Raises CommandFailed for what is no file.
     """
     with span("write") as mark:
         found = []
@@ -37,7 +40,9 @@ def collected(out: Path) -> tuple[Written, ...]:
             folders.sort()
             for name in sorted(names):
                 path = Path(top, name)
-                _follow(out, path)
+                _follow(out, path, mounted)
+                if mounted[0] and _is_absolute_link(path):
+                    continue
                 found.append(_settled(out, path))
                 mark.nbytes += found[-1].nbytes
     return tuple(found)
@@ -56,11 +61,11 @@ def tell_left_out(out: Path, ended: Ended) -> int:
         return log.write(text)
 
 
-def _follow(out: Path, path: Path) -> None:
+def _follow(out: Path, path: Path, mounted: tuple[str, str]) -> None:
     """Put a file in the place of a link to it."""
     if not path.is_symlink():
         return
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(_end_of(out, path, mounted)))
     if not target.is_relative_to(os.path.realpath(out)) or not target.is_file():
         return
     path.unlink()
@@ -68,6 +73,23 @@ def _follow(out: Path, path: Path) -> None:
         os.link(target, path)
     except OSError:  # as of a file system without links
         shutil.copy2(target, path)
+
+
+def _end_of(out: Path, path: Path, mounted: tuple[str, str]) -> Path:
+    """Where links lead that name the private folder as the command knows it."""
+    there, folder = mounted
+    for _ in range(_MOST_LINKS):
+        if not there or not _is_absolute_link(path):
+            break
+        target = os.readlink(path)
+        if os.path.commonpath([target, there]) != there:
+            break
+        path = out / folder / os.path.relpath(target, there)
+    return path
+
+
+def _is_absolute_link(path: Path) -> bool:
+    return path.is_symlink() and os.path.isabs(os.readlink(path))
 
 
 def _settled(out: Path, path: Path) -> Written:
@@ -92,8 +114,11 @@ def _settled(out: Path, path: Path) -> Written:
 
 
 def _left_out(out: Path) -> Iterator[str]:
-    for top, folders, _ in os.walk(out):
+    for top, folders, names in os.walk(out):
         folders.sort()
+        for path in (Path(top, name) for name in sorted(names)):
+            if path.is_symlink():
+                yield f"{path.relative_to(out).as_posix()} (a link to what is not here)"
         for path in (Path(top, folder) for folder in folders):
             name = path.relative_to(out).as_posix()
             if path.is_symlink():

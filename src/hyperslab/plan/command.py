@@ -70,6 +70,11 @@ class CommandTask:
     makes: a resumed run does not repeat tasks that have other ones.
     """
 
+    mounted: tuple[str, str] = ("", "")
+    """A folder of `{out}`, such as '', and the path by which the command knows it, such as /out in
+    a container: first that path. Absolute links to what is elsewhere there are left out.
+    """
+
     is_kept: bool = False
     """Whether a resumed run keeps what it has made, although the command or its inputs have changed
     since, or are gone.
@@ -113,6 +118,10 @@ class Commands:
     "Folder of the submission; '' before there is one."
     threads: int = 1
     "Slots of one worker, by which slots are numbered."
+    scratch: str = ""
+    """Folder of each node in which scratch directories are made, with variables of its environment,
+    where nobody else looks after it; '' where they are elsewhere.
+    """
     work: Room | None = None
     "Where on a fast tier scratch directories are; None: where the outputs are made."
     copies: Room | None = None

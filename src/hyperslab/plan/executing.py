@@ -10,6 +10,7 @@ Held by tests/apps/commands.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -113,13 +114,25 @@ def _places(commands: Commands, task: Task, tiers: _Tiers) -> _Places:
     if tiers.out is not None:
         out = Path(tiers.out.area, OUTPUTS)
     fast = tiers.work or tiers.out or tiers.copies
-    work = slow
+    work = slow / f"{name}.work"
     if fast is not None:
-        work = Path(fast.area, OUTPUTS)
+        work = Path(fast.area, OUTPUTS) / f"{name}.work"
+    if commands.scratch:
+        work = _scratch_of_node(commands.scratch) / f"hyperslab-{name}.work"
     copied = None
     if tiers.copies is not None:
         copied = Path(tiers.copies.area, OUTPUTS) / f"{name}.in"
-    return _Places(name, out / f"{name}.out", work / f"{name}.work", copied)
+    return _Places(name, out / f"{name}.out", work, copied)
+
+
+def _scratch_of_node(scratch: str) -> Path:
+    """The folder for scratch directories on this node. Raises FileNotFoundError for variables that
+    have no value here.
+    """
+    found = os.path.expandvars(scratch)
+    if "$" in found:
+        raise FileNotFoundError(errno.ENOENT, "has a variable that is not set here", scratch)
+    return Path(found)
 
 
 def _run(commands: Commands, state: State, places: _Places) -> None:
@@ -152,7 +165,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.ran = _ran(words, ended, log)
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
-    state.outputs = collected(places.out)
+    state.outputs = collected(places.out, command.mounted)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
     _require_outputs(command, ended, state.outputs)
     state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out))

@@ -124,6 +124,7 @@ def test_both_levels_in_one_run(tmp_path: Path) -> None:
     assert ">barrier<" in page
     assert '"group"' in page
     (address,) = re.findall(r'<img loading="lazy"[^>]* src="([^"]+)"', page)
+    assert (out / ".bidsignore").read_text().split() == ["group_*", "figures"]
     picture = out / ".hyperslab/run-0001" / unquote(address)
     assert picture.resolve() == out / "sub-1/figures/sub-1_desc-brain_mask.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -144,6 +145,21 @@ def test_both_levels_of_a_command(tmp_path: Path) -> None:
     assert again.code == 0, again
     assert "1 task in" in again.out
     assert (out / "first/anat/sub-1_copy.nii.gz").is_file()
+
+
+def test_a_group_level_that_makes_less_than_before(tmp_path: Path) -> None:
+    home = make(tmp_path / "data", t1w("1"), t1w("10"))
+    out = tmp_path / "out"
+    gather = "sh -c 'cd {results}; for one in sub-*; do ls $one > {out}/$one.txt; done'"
+    line = ("bids", home, out, "both", "--app", COPY, "--engine", "serial", "--no-report")
+    done = call(*line, "--group-app", gather)
+    assert done.code == 0, done
+    assert (out / "sub-10.txt").is_file()
+    make(home, t1w("1"), content=b"another")
+    fewer = gather.replace("sub-*", "sub-1")
+    done = call(*line, "--group-app", fewer, "--resume")
+    assert done.code == 0, done
+    assert sorted(path.name for path in out.glob("*.txt")) == ["sub-1.txt"]
 
 
 @pytest.mark.parametrize(

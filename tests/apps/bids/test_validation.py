@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from hyperslab.apps.bids.validation import PROGRAMS, validate
 from hyperslab.errors import FormatError, UsageError
 from tests.apps.bids.datasets import make, t1w
+from tests.apps.bids.heads import two_millimetres
 from tests.system.end_to_end.command import call
 
 CURRENT = {
@@ -65,6 +67,23 @@ def test_errors_stop_a_run_and_warnings_do_not(tmp_path: Path, programs: Path) -
     install(programs, PROGRAMS[1], json.dumps(CURRENT).replace("error", "warning"))
     right = call(*line)
     assert (right.code, "valid      with 2 warnings" in right.err) == (0, True), right
+
+
+def test_what_we_make_is_a_dataset_of_derivatives(tmp_path: Path) -> None:
+    """As the official validator sees it, both levels."""
+    if not any(map(shutil.which, PROGRAMS)):
+        pytest.skip("there is no bids-validator on PATH: pip install bids-validator-deno")
+    head = two_millimetres(tmp_path).path
+    home, out = tmp_path / "data", tmp_path / "out"
+    for session in ("", "a"):
+        image = home / t1w("2" if session else "1", session).removesuffix(".gz")
+        image.parent.mkdir(parents=True)
+        image.symlink_to(head)
+    line = ("bids", home, out, "both", "--brain-extractor", "builtin", "--engine", "threads")
+    done = call(*line, "--no-report")
+    assert done.code == 0, done
+    assert (out / "sub-1" / "figures").is_dir()
+    validate(str(out))
 
 
 def test_other_versions_and_none(tmp_path: Path, programs: Path) -> None:

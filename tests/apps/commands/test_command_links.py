@@ -32,6 +32,29 @@ def test_links_to_results_are_files(tmp_path: Path) -> None:
     assert call("verify", out).out == "3 of 3 outputs unchanged since the run\n"
 
 
+IN_A_CONTAINER = """cd "$0/SITE" && mkdir surf && echo surface > surf/pial.T1
+ln -s /out/surf/pial.T1 surf/pial && ln -s /out/surf/pial first && ln -s /out/surf subject
+ln -s /opt/freesurfer/subjects/fsaverage fsaverage"""
+
+
+def test_links_in_a_container(tmp_path: Path) -> None:
+    """Its /out is a folder of ours; what else it sees is left out, as is what is no file."""
+    out = tmp_path / "out"
+    words = ("sh", "-c", IN_A_CONTAINER, "{out}")
+    make = ("sh", "-c", 'mkdir "$0/SITE" && exec "$@"', "{out}", *words)
+    task = CommandTask("sub-1", make, mounted=("/out", "SITE"))
+    result = run_commands([task], out, engine="serial", report=False)
+    names = sorted(path.relative_to(out / "SITE").as_posix() for path in result.outputs)
+    assert names == ["first", *OF_SURFACES]
+    for name in names:
+        assert (out / "SITE" / name).read_text() == "surface\n"
+    (log,) = logged(RunDirectory(out))
+    assert log.printed().decode() == (
+        "\nhyperslab: is no file, and left out: SITE/fsaverage (a link to what is not here),"
+        " SITE/subject (a link to what is not here)\n"
+    )
+
+
 def test_a_link_that_leads_nowhere_is_not_tried_again(tmp_path: Path) -> None:
     task = CommandTask("sub-1", ("ln", "-s", "none", "{out}/link"))
     result = run_commands(

@@ -18,7 +18,7 @@ import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading, writing
-from hyperslab.driver import staging
+from hyperslab.driver import staging, sweeping
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.prefetching import Copying
 from hyperslab.driver.staging import Staging
@@ -288,6 +288,6 @@ def test_refusals(tmp_path: Path) -> None:
 def test_nothing_is_recorded_of_what_was_not_asked_for(tmp_path: Path) -> None:
     run(ANATOMICAL, tmp_path / "out", "--engine", "serial")
     folder = RunDirectory.of(tmp_path / "out").latest()
-    assert not (folder / staging.RECORD).exists()
+    assert not (folder / sweeping.RECORD).exists()
     assert not (folder / staging.TURNS).exists()
     assert "staging" not in load_records(folder).trace.meta

@@ -52,6 +52,8 @@ class App:
     """Whether it also writes files that are of no participant, such as the description of the
     dataset: those of the first task stay.
     """
+    mounted: str = ""
+    "Path by which it knows the folder for what it makes, where it sees other files than tasks do."
 
 
 def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTask:
@@ -75,6 +77,7 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
         after=app.after,
         limits=app.limits,
         is_kept=is_kept,
+        mounted=(app.mounted, unit.participant.site),
     )
 
 

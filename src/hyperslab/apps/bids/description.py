@@ -17,8 +17,11 @@ BIDS_VERSION = "1.11.0"
 "Version of BIDS that derivatives keep to."
 RAW = "raw"
 "Name of the source dataset in BIDS URIs, as in bids:raw:sub-01/anat/sub-01_T1w.nii.gz."
-NOT_OF_BIDS = "group_*\nfigures/\n"
-"Files of the group level and pictures, which BIDS has no names for, as .bidsignore lists them."
+NOT_OF_BIDS = "group_*\nfigures\n"
+"""Files of the group level and pictures, which BIDS has no names for, as .bidsignore lists them.
+The validator takes a folder that it does not know for a file: a slash behind its name would not
+match.
+"""
 
 
 def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:

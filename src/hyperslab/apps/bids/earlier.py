@@ -11,12 +11,13 @@ Held by tests/apps/bids/test_going_on.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from hyperslab.apps.bids.dataset import Dataset
 from hyperslab.apps.bids.unit import Per, Unit, units
 from hyperslab.apps.bids.wanted import Kind, choose_sessions
+from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.resume import done_wholes
 from hyperslab.errors import UsageError
@@ -29,9 +30,21 @@ def earlier_units(
     they have done in the other way what is asked for.
     """
     done = _done(out)
-    _require_same_way(asked_for, done, out)
+    require_same_way(asked_for, done, out)
     others = done - {unit.label for unit in asked_for}
     return [unit for unit in _of_both_ways(datasets, kind, others) if unit.label in others]
+
+
+def wanted(asked_for: Iterable[Unit]) -> tuple[Wanted, ...]:
+    """What a call wants for itself: sessions of one participant may be in several hands."""
+    return tuple(map(_wanted, asked_for))
+
+
+def _wanted(unit: Unit) -> Wanted:
+    participant = unit.participant.name
+    if unit.label == participant:
+        return Wanted(unit.label)
+    return Wanted(unit.label, participant)
 
 
 def _done(out: Path) -> set[str]:
@@ -60,9 +73,9 @@ def _participant(label: str) -> str:
     return os.path.join(site, stem.partition("_")[0])
 
 
-def _require_same_way(asked_for: Sequence[Unit], done: set[str], out: Path) -> None:
+def require_same_way(asked_for: Sequence[Unit], done: Collection[str], out: Path) -> None:
     """Raise UsageError for a participant who is done in the other way than is asked for."""
-    by_session = {_participant(label) for label in done} - done
+    by_session = {_participant(label) for label in done}.difference(done)
     for unit in asked_for:
         name = unit.participant.name
         if unit.label == name and name in by_session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hyperslab.apps.bids.description import (
     read_description,
     save_description,
 )
-from hyperslab.apps.bids.earlier import earlier_units
+from hyperslab.apps.bids.earlier import earlier_units, require_same_way, wanted
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.table import site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, require_content, units
@@ -27,12 +27,17 @@ from hyperslab.apps.bids.wanted import (
     choose_sessions,
     read_filters,
 )
-from hyperslab.apps.commands.running import run_commands
+from hyperslab.apps.commands.running import commanded, own_options, run_commands
+from hyperslab.driver import calls
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.driver.run import run
+from hyperslab.errors import FormatError, OutputBusy, UsageError
 from hyperslab.plan.command import CommandTask
-from hyperslab.report.progress import Progress
+from hyperslab.report.progress import Progress, Quiet
+from hyperslab.storage.location import local_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Asked:
     "JSON file that narrows down which images; '' takes all."
     per: Per = "participant"
     "Whether a task is a participant, with all its sessions, or a session."
+    joins_sessions: bool = False
+    "Whether a task is a participant even where some sessions are asked for by name."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,46 +94,110 @@ def run_participants(
     progress: Progress | None = None,
     then: Sequence[CommandTask] = (),
     allow_missing: bool = False,
+    tidy: Callable[[], None] = lambda: None,
 ) -> Result:
     """Run an app over every unit, into a dataset of derivatives whose description is written when
     all have ended; what has failed is in the result. `then` are the commands of the group level,
-    which begin when all units are done, or with `allow_missing` when all have ended.
+    which begin when all units are done, or with `allow_missing` when all have ended. `tidy` removes
+    what earlier runs have left, where nobody runs.
 
-    Raises UsageError before anything starts, and what `run_commands` raises.
+    Without a group level, other calls may run other units into the same directory meanwhile
+    (`driver.calls`). Raises UsageError before anything starts, and what `run_commands` raises.
     """
     asked_for = units_of(selection, app)
     require_content(asked_for, app.needs_images)
     _require_outside(selection, Path(out))
-    tasks = [task_of(app, unit, selection.root) for unit in asked_for]
+    work = _Work(selection, asked_for, app, Path(local_folder(out)))
+    if then:
+        tidy()
+        result = _run_alone(work, options, progress, then, allow_missing)
+    else:
+        result = _run_beside(work, options, progress or Quiet(), tidy)
+    _describe(selection, Path(out), app)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a run is to do, and where."""
+
+    selection: Selection
+    units: Sequence[Unit]
+    app: App
+    out: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.app.title} of {self.selection.root}"
+
+    @property
+    def template(self) -> str:
+        return _template(self.selection.asked, self.app)
+
+    def tasks(self, units: Sequence[Unit], is_kept: bool = False) -> list[CommandTask]:
+        root = self.selection.root
+        return [task_of(self.app, unit, root, is_kept) for unit in units]
+
+
+def _run_alone(
+    work: _Work,
+    options: Options,
+    progress: Progress | None,
+    then: Sequence[CommandTask],
+    allow_missing: bool,
+) -> Result:
+    """Run both levels in a directory that nobody else uses meanwhile."""
+    tasks = work.tasks(work.units)
     if options.resume:
-        kind = _kind(selection.asked)
-        others = earlier_units(selection.datasets, kind, asked_for, Path(out))
-        tasks += [task_of(app, unit, selection.root, is_kept=True) for unit in others]
-    result = run_commands(
+        kind = _kind(work.selection.asked)
+        others = earlier_units(work.selection.datasets, kind, work.units, work.out)
+        tasks += work.tasks(others, is_kept=True)
+    return run_commands(
         tasks,
-        out,
+        work.out,
         options,
-        title=f"{app.title} of {selection.root}",
-        template=_template(selection.asked, app),
+        title=work.title,
+        template=work.template,
         progress=progress,
         check=False,
         then=then,
         despite_failures=allow_missing,
         levels=("participant", "group"),
     )
-    _describe(selection, Path(out), app)
-    return result
+
+
+def _run_beside(
+    work: _Work, options: Options, progress: Progress, tidy: Callable[[], None]
+) -> Result:
+    """Run units that no other call has in its hands, in a directory that others may use, too."""
+    pipeline = commanded(work.tasks(work.units), options, work.title, work.template)
+    of_run = own_options(options)
+    prepare(pipeline, of_run)  # what is refused anyway leaves nothing behind
+    purpose = calls.Purpose(wanted(work.units), work.template, options.resume, options.verb, tidy)
+    with calls.begun(RunDirectory(work.out), purpose, progress.tell) as call:
+        require_same_way(work.units, call.done, work.out)
+        ready = prepare(pipeline, of_run, tell=progress.tell, call=call.directory)
+        return run(pipeline, of_run, out=work.out, progress=progress, prepared=ready, check=False)
 
 
 def run_group(
     selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
 ) -> Group:
     """Put together what the brain app has found in every participant. Raises UsageError where some
-    are missing, unless these may be.
+    are missing, unless these may be, and OutputBusy where some are being looked for.
     """
+    _require_idle(Path(out))
     group = gathered(selection, out, allow_missing)
     save_group(group, Path(out))
     return group
+
+
+def _require_idle(out: Path) -> None:
+    if RunDirectory(out).is_owned():
+        raise OutputBusy(
+            f"{out}: participants are being worked on there: wait until these calls have ended"
+            f" ('hyperslab status {out}'), and ask for the group level again"
+        )
 
 
 def gathered(
@@ -156,7 +227,7 @@ def _per(asked: Asked) -> Per:
     """What a task is: a session where some of these are asked for, so that another call for others
     adds to what it makes.
     """
-    if asked.session_labels:
+    if asked.session_labels and not asked.joins_sessions:
         return "session"
     return asked.per
 

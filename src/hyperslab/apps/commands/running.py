@@ -11,7 +11,6 @@ from typing import TypedDict, Unpack
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.result import Result
 from hyperslab.driver.run import run
-from hyperslab.engines.facts import facts_of
 from hyperslab.errors import told_in_python
 from hyperslab.plan.command import CommandTask, Execute
 from hyperslab.plan.commanded import pipeline_of, require_programs
@@ -105,7 +104,7 @@ def own_options(options: Options) -> Options:
 
 def run_here(options: Options) -> bool:
     """Whether commands run on this machine, so that what they need can be looked for."""
-    return not (options.connect or facts_of(options.engine).batch_system)
+    return not options.is_elsewhere
 
 
 def _title(tasks: list[CommandTask]) -> str:

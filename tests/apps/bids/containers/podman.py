@@ -15,7 +15,7 @@ from pathlib import Path
 PACKAGES = {"podman": "podman", "runc": "runc", "busybox": "busybox-static"}
 "Debian's package of each command."
 IMAGE = "localhost/toybids:1"
-APPLETS = ("sh", "cat", "dd", "id", "ls", "mkdir", "sleep", "touch", "wc")
+APPLETS = ("sh", "cat", "dd", "id", "ln", "ls", "mkdir", "sleep", "touch", "wc")
 ENGINE = """\
 [containers]
 default_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]
@@ -51,7 +51,14 @@ participant)
     test ! -e "$1/asleep" || sleep $(cat "$1/asleep")
     test ! -e "$1/hungry" || dd if=/dev/zero of=/dev/null bs=300M count=1
     mkdir "$2/sub-$5"
-    cat "$1/sub-$5/anat/"* > "$2/sub-$5/head.txt"
+    for image in "$1/sub-$5/anat/"* "$1/sub-$5/"ses-*/anat/*; do
+        test ! -e "$image" || cat "$image"
+    done > "$2/sub-$5/head.txt"
+    if test -e "$1/linking"; then
+        ln -s "$2/sub-$5/head.txt" "$2/sub-$5/again.txt"
+        ln -s /bin "$2/sub-$5/programs"
+        ln -s /only/in/here "$2/sub-$5/nothing"
+    fi
     echo "threads $OMP_NUM_THREADS" > "$2/sub-$5/facts.txt"
     touch "$TMPDIR/scratch"
     echo '{"Name": "Toy"}' > "$2/dataset_description.json"

@@ -46,6 +46,23 @@ def test_both_levels_as_jobs(
     assert podman.containers() == []
 
 
+def test_scratch_of_each_node(cluster: slurm.Slurm, home: Path, tmp_path: Path) -> None:
+    """It is where the job's own variables say, and gone afterwards."""
+    engine = ("--engine", "slurm", "--workers", 1, "--slurm-option", MEMORY, "--no-report")
+    app = "sh -c 'touch {work}/made; echo {work} > {out}/place.txt'"
+    line = ("bids", home, tmp_path / "out", "participant", *engine, "--app", app)
+    scratch = tmp_path / "job-$SLURM_ARRAY_TASK_ID"
+    done = call(*line, "--work-tier", scratch)
+    assert done.code == 0, done
+    place = Path((tmp_path / "out" / "sub-1" / "place.txt").read_text().strip())
+    assert place.parent.parent == tmp_path
+    assert place.parent.name.removeprefix("job-").isdecimal()
+    assert place.name.startswith("hyperslab-")
+    assert not place.exists()
+    refused = call(*line, "--work-tier", "scratch")
+    assert (refused.code, "give the path that scratch has on each" in refused.err) == (2, True)
+
+
 def test_jobs_of_containers_that_are_interrupted(
     podman: Podman, cluster: slurm.Slurm, home: Path, tmp_path: Path
 ) -> None:

@@ -54,6 +54,23 @@ def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, sa
     assert podman.containers() == []
 
 
+def test_some_sessions_and_links(podman: Podman, tmp_path: Path) -> None:
+    """An app sees the sessions that are asked for; what it links becomes a file, or is left out."""
+    home = tmp_path / "data"
+    for session in "abc":
+        make(home, t1w("1", session), content=f"{session}\n".encode())
+    make(home, "linking")
+    out = tmp_path / "out"
+    asked = ("--session-label", "a", "--session-label", "c", "--engine", "serial")
+    done = bids(home, out, "participant", *asked)
+    assert done.code == 0, done
+    names = [f"sub-1/{name}.txt" for name in ("again", "facts", "head")]
+    assert visible(out) == ["dataset_description.json", *names]
+    assert (out / "sub-1" / "again.txt").read_text() == "a\nc\n"
+    told = call("logs", out, "sub-1").out
+    assert "left out: sub-1/nothing (a link to what is not here), sub-1/programs (a link" in told
+
+
 def test_both_levels_in_one_run(podman: Podman, home: Path, tmp_path: Path) -> None:
     """What a group level has made is no result of a participant when the next one begins."""
     out = tmp_path / "out"

@@ -98,6 +98,9 @@ def test_the_words_of_each_runtime(
     else:
         assert first[place - 1] == image
         assert "--cleanenv" in first
+        assert "--contain" in first
+        (scratch,) = (word for word in first if word.startswith("--workdir="))
+        assert scratch.removeprefix("--workdir=") == mounts["/work"].rstrip(":")
         assert own == []
     files = {path.relative_to(out).as_posix() for path in out.rglob("*.[jt]*") if path.is_file()}
     visible = {name for name in files if not name.startswith(".")}
@@ -114,6 +117,39 @@ def test_the_words_of_each_runtime(
     assert again.code == 0, again
     assert len(words_of(log, "run")) == 3
     assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
+@pytest.mark.parametrize("runtime", ["docker", "apptainer"])
+def test_sessions_and_filters(runtime: str, programs: Path, tmp_path: Path) -> None:
+    """An app sees the sessions that are asked for, and nothing else of a participant; the file goes
+    to it. With others of both it would replace its results.
+    """
+    names = (t1w("1", "a"), t1w("1", "b"), t1w("1", "c"), t1w("10", "c"))
+    home = make(tmp_path / "data", *names)
+    filters = tmp_path / "filters.json"
+    filters.write_text('{"bold": {"task": "rest"}}')
+    log = install(programs, runtime)
+    out = tmp_path / "out"
+    image = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
+    asked = (*image, "--bids-filter-file", filters, "--session-label", "a")
+    done = bids(home, out, "participant", *asked, "--session-label", "ses-b")
+    assert done.code == 0, done
+    (words,) = words_of(log, "run")
+    assert words[words.index("/data") :] == [
+        *("/data", "/out", "participant", "--participant_label", "1"),
+        *("--bids-filter-file", "/filters.json"),
+    ]
+    mounts = mounted(words, RUNTIMES[runtime].mount)
+    assert mounts["/filters.json"] == f"{filters}:ro"
+    assert mounts["/data/sub-1"] == f"{mounts['/work'].rstrip(':')}/.participant:ro"
+    shown = {there for there in mounts if there.startswith("/data/sub-1/")}
+    assert shown == {"/data/sub-1/ses-a", "/data/sub-1/ses-b"}
+    assert mounts["/data/sub-1/ses-b"] == f"{home}/sub-1/ses-b:ro"
+    for others in (asked, (*image, "--session-label", "c")):
+        done = bids(home, out, "participant", *others, "--resume")
+        assert (done.code, "differs in the command" in done.err) == (2, True), done
+    done = bids(home, out, "group", *asked)
+    assert (done.code, "--session-label is not for the group level" in done.err) == (2, True), done
 
 
 @pytest.mark.parametrize("runtime", ["docker", "apptainer"])
@@ -193,6 +229,7 @@ def test_what_is_said_of_runtimes_and_images(
         (("--container", NAME, "--container-memory", "x"), "--container-memory x: give a positive"),
         (("--container", NAME, "--app-arguments", "'"), "No closing quotation; check its quotes"),
         (("--container", NAME, "--per", "session"), "--per session is not for --container"),
+        (("--container", NAME, "--bids-filter-file", "gone.json"), "gone.json: there is no such"),
         (("--app-arguments", "x"), "--app-arguments is for --container: name an image"),
     ],
 )

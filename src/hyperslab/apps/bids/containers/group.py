@@ -211,7 +211,7 @@ def _mounts(level: Level, there: Sequence[str]) -> list[Mount]:
 
 def _execute(words: Sequence[str], asked: Container, level: Level, directory: RunDirectory) -> None:
     """Run the command of a container. Raises RunStopped where it fails."""
-    values = {"attempt": f"group.{secrets.token_hex(6)}"}
+    values = {"attempt": f"group.{secrets.token_hex(6)}", "work": str(level.work)}
     log = directory.root / f"{FOLDER}.log"
     before = shortage.killed()
     try:

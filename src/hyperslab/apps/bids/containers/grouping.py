@@ -71,7 +71,8 @@ def main(arguments: Sequence[str]) -> int:
         require_results(selection, Path(out), told["allow_missing"])
         for level in levels(selection, Path(out), Path(made), Path(scratch)):
             with among_results(level, container, directory) as words:
-                done = subprocess.run(filled(words, {"attempt": attempt}, ()), check=False)
+                values = {"attempt": attempt, "work": str(level.work)}
+                done = subprocess.run(filled(words, values, ()), check=False)
             if done.returncode:
                 return _status(done.returncode)
             names += made_by(level, directory)

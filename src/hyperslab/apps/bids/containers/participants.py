@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,17 @@ from hyperslab.apps.bids.app import App, Command
 from hyperslab.apps.bids.containers import runtimes
 from hyperslab.apps.bids.containers.images import is_file, remove_left
 from hyperslab.apps.bids.containers.runtimes import Container, Mount, require_mountable
-from hyperslab.apps.bids.dataset import SUBJECT
+from hyperslab.apps.bids.dataset import SESSION, SUBJECT
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.apps.commands.running import run_here
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.plan.placeholders import literal
+
+_PART = "{work}/.participant"
+"Folder that takes the place of a participant of whom some sessions are shown."
+_SHOWN = 12
+"Characters of a checksum that tell files apart."
 
 
 def container_app(asked: Container, out: str) -> App:
@@ -26,12 +33,23 @@ def container_app(asked: Container, out: str) -> App:
 
     def commands(unit: Unit, root: str) -> list[Command]:
         words = runtimes.app_words("participant", [unit.participant.label])
-        argv = asked.run_words(_mounts(unit, root), os.path.abspath(out), words)
-        return [Command(argv, literal(unit.participant.site))]
+        mounts = _mounts(unit, root, bool(asked.sessions))
+        found = []
+        home = literal(unit.participant.site)
+        if asked.sessions:
+            shown = _sessions(unit, asked.sessions)
+            mounts += _mounts_of_sessions(unit, shown)
+            found.append(Command(("mkdir", "-p", "--", *_places_of(shown)), home))
+        if asked.filter_file:
+            require_mountable(asked.filter_file)
+            mounts.append(Mount(literal(asked.filter_file), runtimes.FILTERS))
+            words += ("--bids-filter-file", runtimes.FILTERS)
+        argv = asked.run_words(mounts, os.path.abspath(out), words)
+        return [*found, Command(argv, home)]
 
-    files: tuple[str, ...] = ()
+    files = tuple(filter(None, (asked.filter_file,)))
     if asked.facts.takes_files:
-        files = (asked.image,)
+        files = (asked.image, *files)
     return App(
         name_of(asked.image),
         commands,
@@ -42,6 +60,7 @@ def container_app(asked: Container, out: str) -> App:
         after=asked.remove_words(),
         limits=asked.limit_words(),
         writes_of_dataset=True,
+        mounted=runtimes.OUT,
     )
 
 
@@ -73,9 +92,17 @@ def name_of(image: str) -> str:
 
 
 def _identity(asked: Container) -> str:
-    """The image, also by what the runtime knows it by, and the words for the app."""
+    """The image, also by what the runtime knows it by, the words for the app, and what it is
+    shown.
+    """
     image = (asked.runtime, asked.image, asked.identity)
-    return shlex.join((*filter(None, image), *asked.arguments))
+    words = [*filter(None, image), *asked.arguments]
+    for label in asked.sessions:
+        words += ["--session-label", label]
+    if asked.filter_file:
+        content = hashlib.sha256(Path(asked.filter_file).read_bytes()).hexdigest()
+        words += ["--bids-filter-file", content[:_SHOWN]]
+    return shlex.join(words)
 
 
 def _version_of(image: str) -> str:
@@ -84,13 +111,35 @@ def _version_of(image: str) -> str:
     return os.path.basename(image).partition("@")[0].partition(":")[2]
 
 
-def _mounts(unit: Unit, root: str) -> list[Mount]:
-    """The dataset, the participant, which may be a copy on a fast tier, and two folders of the
-    task.
+def _sessions(unit: Unit, wanted: Sequence[str]) -> list[str]:
+    """Names of the folders of the sessions of a participant that are wanted, and there."""
+    names = [SESSION + label.removeprefix(SESSION) for label in wanted]
+    return [name for name in names if os.path.isdir(os.path.join(unit.participant.folder, name))]
+
+
+def _places_of(shown: Sequence[str]) -> list[str]:
+    """Empty folders that sessions are mounted on, in a folder that takes the participant's
+    place.
+    """
+    return [f"{_PART}/{name}" for name in shown]
+
+
+def _mounts_of_sessions(unit: Unit, shown: Sequence[str]) -> list[Mount]:
+    """A participant of whom some sessions are there, and nothing else."""
+    there = f"{runtimes.DATA}/{SUBJECT}{unit.participant.label}"
+    of_sessions = [Mount(f"{{input}}/{name}", f"{there}/{name}") for name in shown]
+    return [Mount(_PART, there), *of_sessions]
+
+
+def _mounts(unit: Unit, root: str, is_part: bool) -> list[Mount]:
+    """The dataset, the participant, which may be a copy on a fast tier, unless a part of it is to
+    be shown alone, and two folders of the task.
     """
     site = unit.participant.site
     home = os.path.join(root, site).rstrip(os.sep)
     require_mountable(home)
     made = f"{apps.OUT}/{literal(site)}".rstrip("/")
     participant = {SUBJECT + unit.participant.label: "{input}"}
+    if is_part:
+        participant = {}
     return runtimes.folders(literal(home), made, "{work}", in_data=participant)

@@ -16,6 +16,8 @@ from hyperslab.plan.placeholders import literal
 
 DATA, OUT, WORK = "/data", "/out", "/work"
 "Folders in a container: the dataset, what is made of it, and scratch."
+FILTERS = "/filters.json"
+"File in a container that says which images are wanted."
 NAME = "hyperslab-{attempt}"
 LABEL = "hyperslab.out"
 "Label of a container with the directory that its run writes to."
@@ -37,7 +39,11 @@ class Runtime:
     "Words that remove containers whose names follow, whatever they are doing."
 
 
-_OF_FILES = Runtime(takes_files=True, mount="--bind", start=("--cleanenv",))
+_ALONE = ("--cleanenv", "--contain", "--workdir={work}")
+"""Words that keep variables, home and current directory of the caller away: programs would find
+the user's packages of Python there. The home of a container, and its /tmp, are in its scratch.
+"""
+_OF_FILES = Runtime(takes_files=True, mount="--bind", start=_ALONE)
 _START = ("--rm", "--pull=never", f"--name={NAME}", "--env=OMP_NUM_THREADS")
 RUNTIMES: Mapping[str, Runtime] = {
     "podman": Runtime(
@@ -81,6 +87,10 @@ class Container:
     "Further words for the runtime."
     arguments: tuple[str, ...] = ()
     "Further words for the app."
+    sessions: tuple[str, ...] = ()
+    "Labels of the sessions that it sees of a participant; () for all there is."
+    filter_file: str = ""
+    "Path of the file that tells the app which images are wanted; '' where there is none."
     user: str = ""
     "Numbers of the user and group that it runs as; '' leaves that to the runtime."
 
