@@ -18,12 +18,20 @@ from tests.system.end_to_end.command import ANATOMICAL
 
 doctor = importlib.import_module("hyperslab.cli.doctor")
 LIBRARIES = ("numpy", "nibabel", "h5py", "zarr", "scipy.ndimage", "pyarrow", "pydantic", "dask")
-IMPORTED = f"""
-import contextlib, sys
+COUNTING = """
+import contextlib, json, sys
+workers = []
+def count(event, told):
+    if event == "subprocess.Popen" and "hyperslab.engines.pool.worker" in str(told[1]):
+        workers.append(told[1])
+sys.addaudithook(count)
 from hyperslab.cli import main
 with contextlib.suppress(SystemExit):
     main(sys.argv[1:])
-print([name for name in {LIBRARIES} if name in sys.modules], file=sys.stderr)
+"""
+"Counts the workers that a line starts."
+IMPORTED = f"""{COUNTING}
+print([name for name in {LIBRARIES} if name in sys.modules], len(workers), file=sys.stderr)
 """
 
 
@@ -44,7 +52,7 @@ def test_a_verb_imports_the_libraries_that_it_needs(line: list[str], needed: lis
     words = [sys.executable, "-c", IMPORTED, *line]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout
-    assert done.stderr == f"{needed}\n"
+    assert done.stderr == f"{needed} 0\n"
 
 
 HEAVY = {"bokeh", "dask", "h5py", "numpy.ma", "pandas", "pydantic", "pyspark", "xarray", "zarr"}
@@ -60,23 +68,21 @@ import sys
 import hyperslab
 seen = hyperslab.Fold(lambda block: set(sys.modules), set.union, finish=sorted)
 """
-TOLD = """
-import contextlib, json, sys
-from hyperslab.cli import main
-with contextlib.suppress(SystemExit):
-    main(sys.argv[1:])
-print(json.dumps(sorted(sys.modules)))
+TOLD = f"""{COUNTING}
+print(json.dumps([len(workers), sorted(sys.modules)]))
 """
 
 
 def test_a_run_imports_what_it_needs(tmp_path: Path) -> None:
-    """In its driver, which writes a page, and in its workers."""
+    """In its driver, which writes a page, and in its one worker, which was started ahead."""
     (tmp_path / "modules.py").write_text(SEEN)
     function = f"{tmp_path / 'modules.py'}:seen"
     line = ["run", function, str(ANATOMICAL), "-o", str(tmp_path / "out"), "--workers", "1", "-q"]
     words = [sys.executable, "-c", TOLD, *line]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    of_driver = set(json.loads(done.stdout.splitlines()[-1]))
+    workers, names = json.loads(done.stdout.splitlines()[-1])
+    assert workers == 1
+    of_driver = set(names)
     of_worker = set(json.loads((tmp_path / "out" / "result.json").read_text()))
     assert "hyperslab.report.html" in of_driver
     assert "hyperslab.plan.steps" in of_worker

@@ -96,7 +96,7 @@ def test_workers_are_told_their_share_of_the_processors(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("MKL_NUM_THREADS", "64")
-    variables = environment(EngineOptions(tmp_path, workers=2, slot_cpus=3))
+    variables = environment(slot_cpus=3)
     assert variables["OMP_NUM_THREADS"] == "2", "what the user asked for, if it is less"
     assert {variables[name] for name in THREAD_VARIABLES} == {"2", "3"}
 

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -138,6 +138,8 @@ class Driver(Rounds):
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
         self.traffic: Traffic | None = None
+        self.is_ready_to_end: Future[None] | None = None
+        "Once this has come to something; None where nobody gets ready beforehand."
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
@@ -273,7 +275,7 @@ class Driver(Rounds):
             job_options=texts(self.options.slurm_option),
             heartbeat=self.folder.absolute() / STATUS,
             record_messages=self.options.record_messages,
-            slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
+            slot_cpus=engines.slot_cpus(prepared.host, prepared.workers, prepared.threads),
         )
 
     def shipment(self) -> Shipment:
@@ -359,15 +361,15 @@ class Driver(Rounds):
         return (self.directory.root / preindex.FOLDER).absolute()
 
     def _start_engine(self) -> None:
-        """Start the engine; while its workers start, get ready for the end."""
+        """Start the engine; while its workers start, and work, get ready for the end."""
         if facts_of(self.options.engine).in_caller:
             self._look_at_storage()
             self._start()
             return
-        with ThreadPoolExecutor(1) as beside:
-            ready = beside.submit(self._get_ready_to_end)
-            self._start()
-        ready.result()
+        beside = ThreadPoolExecutor(1)
+        self.is_ready_to_end = beside.submit(self._get_ready_to_end)
+        beside.shutdown(wait=False)
+        self._start()
 
     def _start(self) -> None:
         try:
@@ -423,6 +425,8 @@ class Driver(Rounds):
         from hyperslab.driver.result import Output, Result
         from hyperslab.driver.submission import provenance, save_records
 
+        if self.is_ready_to_end is not None:
+            wait([self.is_ready_to_end])
         if not self.storage:
             self._look_at_storage()
         if not self.provenance:

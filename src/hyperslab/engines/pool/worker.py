@@ -4,7 +4,8 @@ It reads messages from its parent on FD and runs tasks on its threads, one slot 
 parent dies the connection ends and so does the worker, whatever its functions are doing; where one
 of them holds the interpreter's lock, the kernel sees to that (`lifeline`).
 
-    parent -> worker   Begin, then Task after Task, then End; closing the connection ends the worker
+    parent -> worker   Join, if it was started ahead; Begin, then Task after Task, then End; closing
+                       the connection ends the worker
     worker -> parent   ("ready",), then per task ("start" | "done", thread, task id),
                        ("ended",) after End, ("broken", sentence, advice for a run that can be
                        resumed) when outcomes cannot be recorded
@@ -37,6 +38,15 @@ from hyperslab.trace import Slot
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """A worker that was started ahead has a run to work for."""
+
+    log: Path
+    "File that it prints to."
+    import_path: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """A stage, or a round of retries, begins."""
 
@@ -66,6 +76,8 @@ class Worker:
         self._send("ready")
         while True:
             match self._connection.recv():
+                case Join() as join:
+                    _join(join)
                 case Begin() as begin:
                     self._begin(begin)
                 case End():
@@ -130,6 +142,16 @@ class Worker:
     def _send(self, *message: Any) -> None:
         with self._sending:
             self._connection.send(message)
+
+
+def _join(join: Join) -> None:
+    """Print to the log of the run, also what was printed so far, and import as its driver does."""
+    sys.path[:] = join.import_path
+    printed = os.pread(sys.stdout.fileno(), os.fstat(sys.stdout.fileno()).st_size, 0)
+    with open(join.log, "ab") as log:
+        log.write(printed)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(log.fileno(), stream.fileno())
 
 
 def _told(error: BaseException) -> tuple[str, str]:

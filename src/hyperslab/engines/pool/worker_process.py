@@ -11,6 +11,7 @@ from pathlib import Path
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.environment import FIRST_SIGNAL, how_it_ended, start
 from hyperslab.engines.lifeline import workers_end
+from hyperslab.engines.pool import ahead
 from hyperslab.engines.pool.worker import Begin, End
 from hyperslab.errors import RunStopped
 from hyperslab.plan.failure import Failure
@@ -38,8 +39,8 @@ class WorkerProcess:
         "True when it has no more to say in this round."
         self._ready = False
         self._task_ns = 0.0
-        self.process, self.connection = start(
-            "hyperslab.engines.pool.worker", options, self.log, [workers_end()]
+        self.process, self.connection = ahead.take(options.slot_cpus, self.log) or start(
+            ahead.WORKER, options, self.log, [workers_end()]
         )
 
     def await_ready(self) -> None:
