@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from hyperslab.driver.plain import is_plain, plain
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
+from hyperslab.machine.plugins import version
 from hyperslab.plan.pipeline import Fold
 from hyperslab.redaction import redact, redact_command
 from hyperslab.report import links
@@ -264,7 +264,7 @@ def _state(folder: Path) -> RunState:
 def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
     """Command, plan, versions and machine, in words; passwords in URLs and options are left out."""
     libraries = (*LIBRARIES, *facts_of(engine).libraries)
-    versions = {name: version(name) for name in libraries}
+    versions = {name: version(name) or "unknown" for name in libraries}
     versions |= engines.programs(engine)
     return {
         "command": redact_command(sys.argv),

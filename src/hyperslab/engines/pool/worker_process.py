@@ -167,11 +167,15 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it and what its functions have started."""
+        self.begin_to_kill()
+        self.process.wait()
+
+    def begin_to_kill(self) -> None:
+        """The same without waiting until it has ended."""
         if self.process.returncode is None:
             with suppress(ProcessLookupError):  # killed before it led a group of its own
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
-            self.process.wait()
 
     def close(self) -> None:
         """End it and let go of it."""
