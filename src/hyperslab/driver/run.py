@@ -63,6 +63,7 @@ from hyperslab.units import show_count
 
 if TYPE_CHECKING:
     from hyperslab.driver.result import Result
+    from hyperslab.report.slices import Pictured
     from hyperslab.traffic import Traffic
 
 
@@ -138,6 +139,8 @@ class Driver(Rounds):
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
         self.traffic: Traffic | None = None
+        self.of_input: Sequence[Pictured] | None = None
+        "Picture of the input, where that was drawn before the end."
         self.is_ready_to_end: Future[None] | None = None
         "Once this has come to something; None where nobody gets ready beforehand."
 
@@ -382,8 +385,9 @@ class Driver(Rounds):
         from hyperslab.driver import submission
 
         self._look_at_storage()
-        self.provenance = submission.provenance(self.plan.record(), self.options.engine)
-        submission.get_ready(self.options.report)
+        plan = self.plan.record()
+        self.provenance = submission.provenance(plan, self.options.engine)
+        self.of_input = submission.get_ready(self.options.report, plan)
 
     def _look_at_storage(self) -> None:
         from hyperslab.driver.probed import used_storage
@@ -452,6 +456,7 @@ class Driver(Rounds):
             self.options.report,
             ended_early,
             self.traffic,
+            self.of_input,
         )
         why = {"ended_early": ended_early, "why_stopped": self.why_stopped}
         save_status(self.folder, self.state, {**self._counts(), **why})
