@@ -28,7 +28,8 @@ def test_no_worker_starts_for_a_line_that_needs_none(line: str) -> None:
 
 
 def test_a_flag_means_what_it_says_last() -> None:
-    words = "run --engine serial a --workers 2 --workers=x --engine=mpi --threads".split()
+    line = "run --engine serial a --workers 2 --workers=x --engine=mpi --threads"
+    words = line.split()
     assert _value(words, "--engine") == "mpi"
     assert _value(words, "--out") == ""
     assert _number(words, "--workers") is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.engines import EngineOptions, default_workers
+from hyperslab.engines import default_workers
 from hyperslab.engines.environment import THREAD_VARIABLES, environment
 from hyperslab.machine.host import Host, peak_rss_bytes
 

@@ -35,7 +35,7 @@ def pictured(
 ) -> list[Pictured]:
     """Pictures of the images among a submission's first input and first output, in this order.
 
-    `folder` is the submission's, `plan` what its plan.json holds, `drawn` what `of_input` has given.
+    `folder` is the submission's, `plan` what its plan.json holds, `drawn` that of `of_input`.
     """
     if drawn is None:
         drawn = of_input(plan)
