@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from hyperslab.cli.ahead import _number, _value, ahead
+from hyperslab.cli.ahead import _number, _value, worker_ahead
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from hyperslab.cli.ahead import _number, _value, ahead
     ],
 )
 def test_no_worker_starts_for_a_line_that_needs_none(line: str) -> None:
-    assert isinstance(ahead(line.split()), nullcontext)
+    assert isinstance(worker_ahead(line.split()), nullcontext)
 
 
 def test_a_flag_means_what_it_says_last() -> None:

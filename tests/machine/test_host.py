@@ -89,9 +89,7 @@ def test_every_processor_is_a_slot_by_default() -> None:
     assert default_workers("processes", host) == (6, 1)
 
 
-def test_workers_are_told_their_share_of_the_processors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_are_told_their_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in THREAD_VARIABLES:  # Dask's nannies leave some in the process that starts them
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from hyperslab.cli import starting
-from hyperslab.cli.ahead import ahead
+from hyperslab.cli.ahead import worker_ahead
 from hyperslab.cli.companions import dismiss, leave_to_the_first
 from hyperslab.cli.line import keep_line
 from hyperslab.cli.plain import PlainGroup
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keep_line(given)
     verb = asked[:1]
     try:
-        with speaking_flags(), ahead(asked):
+        with speaking_flags(), worker_ahead(asked):
             if arguments is None:
                 starting.begin()  # until a verb begins
             code = app(args=asked or ["--help"], prog_name="hyperslab", standalone_mode=False)

@@ -18,7 +18,7 @@ NOT_HERE = {
 "Flags with which no task runs, or none in a worker of this process."
 
 
-def ahead(words: Sequence[str]) -> AbstractContextManager[None]:
+def worker_ahead(words: Sequence[str]) -> AbstractContextManager[None]:
     """A block in which a worker waits for the run that a line will begin, if it is to."""
     names = {word.partition("=")[0] for word in words}
     if not words or words[0] not in VERBS or names & NOT_HERE:
