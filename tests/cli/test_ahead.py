@@ -33,5 +33,5 @@ def test_a_flag_means_what_it_says_last() -> None:
     assert _value(words, "--engine") == "mpi"
     assert _value(words, "--out") == ""
     assert _number(words, "--workers") is None
-    assert _number(words[:7], "--workers") == 2
+    assert _number(words[:6], "--workers") == 2
     assert _number(words, "--threads") is None

@@ -72,8 +72,8 @@ def test_what_short_commands_do_not_import() -> None:
         (["info", str(image)], {"importlib.metadata", "email", "cloudpickle", "fractions", "rich"}),
     ):
         code = (
-            "import sys; from hyperslab.cli import main\n"
-            f"try: main({arguments})\n"
+            f"import sys; from hyperslab.cli import main; sys.argv[1:] = {arguments}\n"
+            "try: main()\n"
             "except SystemExit: print(*sys.modules)"
         )
         done = subprocess.run(
