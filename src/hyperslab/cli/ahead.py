@@ -6,6 +6,7 @@ the command, and one that does not fit is not taken.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -38,7 +39,8 @@ def _waiting(words: Sequence[str]) -> AbstractContextManager[None]:
     workers, threads = engines.slots(
         name, host, _number(words, "--workers"), _number(words, "--threads")
     )
-    return engines.ahead(name, engines.slot_cpus(host, workers, threads))
+    example = next(filter(os.path.isfile, words), "")
+    return engines.ahead(name, engines.slot_cpus(host, workers, threads), example)
 
 
 def _number(words: Sequence[str], flag: str) -> int | None:

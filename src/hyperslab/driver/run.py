@@ -300,7 +300,7 @@ class Driver(Rounds):
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
         self.count.begin(left, len(self.done))
         self.progress.begin(left, nbytes, len(self.done))
-        save_status(self.folder, "running", self._counts())
+        self._say_running()
         try:
             if left or self.goes_on:
                 self.plan = self.staging.begin(self.plan, lambda: self.done, self.inherited)

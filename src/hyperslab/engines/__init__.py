@@ -280,15 +280,17 @@ def slot_cpus(host: Host, workers: int, threads: int) -> int:
     return max(1, host.cpus // (workers * threads))
 
 
-def ahead(name: str, cpus: int) -> AbstractContextManager[None]:
+def ahead(name: str, cpus: int, example: str) -> AbstractContextManager[None]:
     """A block in which the first worker of an engine waits for its run, where the engine can start
-    one before the tasks are known; `cpus` are those that each of its slots may use.
+    one before the tasks are known; `cpus` are those that each of its slots may use, `example` is
+    a file of the kind that the run may read, '' where none is known.
     """
     place = facts_of(name).ahead
     if not place:
         return nullcontext()
     module, _, word = place.partition(":")
-    found: AbstractContextManager[None] = getattr(importlib.import_module(module), word)(cpus)
+    waiting = getattr(importlib.import_module(module), word)
+    found: AbstractContextManager[None] = waiting(cpus, example)
     return found
 
 

@@ -77,14 +77,20 @@ def start(
 
 
 def launch(
-    module: str, variables: Mapping[str, str], output: IO[bytes], inherited: Sequence[int] = ()
+    module: str,
+    variables: Mapping[str, str],
+    output: IO[bytes],
+    inherited: Sequence[int] = (),
+    *more: str,
 ) -> tuple[subprocess.Popen[bytes], Connection]:
-    """The same with an environment that is given, which prints to a file that is open."""
+    """The same with an environment that is given, which prints to a file that is open; `main` takes
+    `more` behind the descriptors.
+    """
     ours, theirs = socket.socketpair()
     given = [theirs.fileno(), *inherited]
     with theirs:
         process = subprocess.Popen(
-            program(module, given),
+            program(module, [*given, *more]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

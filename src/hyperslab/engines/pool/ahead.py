@@ -1,8 +1,8 @@
 """Ahead: a worker that is started before anybody knows its tasks, beside the imports that a command
 needs to cut them. The engine takes it as its first one.
 
-It has the environment that the engine gives its workers, or it is not taken. What it prints before
-it is taken goes to the log of the run, too.
+It has the environment that the engine gives its workers, or it is not taken. While it waits it
+imports what tasks are likely to. What it prints before it is taken goes to the log of the run, too.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
-def waiting(slot_cpus: int) -> Iterator[None]:
+def waiting(slot_cpus: int, example: str = "") -> Iterator[None]:
     """A block in which a worker waits whose slots may use so many processors; it ends with the
-    block, unless a run has taken it.
+    block, unless a run has taken it. `example` is a file of the kind that the run may read.
     """
     with suppress(OSError):  # what keeps it from starting is told of the workers of a run
-        _waiting.append(_started(slot_cpus))
+        _waiting.append(_started(slot_cpus, example))
     try:
         yield
     finally:
@@ -66,10 +66,11 @@ def waiting(slot_cpus: int) -> Iterator[None]:
             _waiting.pop().end()
 
 
-def _started(slot_cpus: int) -> Ahead:
+def _started(slot_cpus: int, example: str) -> Ahead:
     variables = environment(slot_cpus)
     with tempfile.TemporaryFile() as printed:
-        return Ahead(*launch(WORKER, variables, printed, [workers_end()]), variables)
+        started = launch(WORKER, variables, printed, [workers_end()], example)
+    return Ahead(*started, variables)
 
 
 def take(slot_cpus: int, log: Path) -> tuple[subprocess.Popen[bytes], Connection] | None:

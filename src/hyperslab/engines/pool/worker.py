@@ -22,7 +22,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from typing import Any
 from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import end_with_the_driver
 from hyperslab.errors import HyperslabError
+from hyperslab.formats.table import facts_of_file_name
 from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.steps import outcome_of
 from hyperslab.plan.task import Merge, StepFunction, Task
@@ -71,9 +74,10 @@ class Worker:
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def serve(self) -> None:
+    def serve(self, example: str) -> None:
         """Obey the parent until it goes away."""
         self._send("ready")
+        _get_ready(example)
         while True:
             match self._connection.recv():
                 case Join() as join:
@@ -161,10 +165,21 @@ def _told(error: BaseException) -> tuple[str, str]:
     return str(error) or type(error).__name__, ""
 
 
-def main(fd: int, lifeline: int) -> None:
+def _get_ready(example: str) -> None:
+    """Import what tasks are likely to that read such a file, and write others of its kind."""
+    facts = facts_of_file_name(example)
+    if facts is None:
+        return
+    for name in (facts.module, *dict(facts.libraries)):
+        with suppress(Exception):  # which a task will tell that needs it
+            import_module(name)
+
+
+def main(fd: int, lifeline: int, example: str = "") -> None:
     """Run a worker on the inherited socket `fd`; never returns.
 
-    `lifeline` is the end of a pipe whose other one the driver has.
+    `lifeline` is the end of a pipe whose other one the driver has, `example` a file of the kind
+    that tasks may read.
     """
     faulthandler.enable()
     end_with_the_driver(lifeline)
@@ -172,7 +187,7 @@ def main(fd: int, lifeline: int) -> None:
     volunteer()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     try:
-        Worker(Connection(fd)).serve()
+        Worker(Connection(fd)).serve(example)
     except (EOFError, ConnectionError):  # the driver is gone: end what functions have started, too
         os.killpg(0, signal.SIGKILL)
     except BaseException:
