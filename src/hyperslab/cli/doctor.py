@@ -81,11 +81,13 @@ def doctor(
 
 def _states(start: bool, beside: Executor) -> Iterator[State]:
     """States of all engines, one after the other where they run a job. Otherwise all are asked at
-    the same time, as some of their programs take long to say which version they are.
+    the same time, as some of their programs take long to say which version they are; the last ones
+    first, which have such programs.
     """
     if start:
         return map(_tried, engine_names())
-    return beside.map(_installed, engine_names())
+    asked = {name: beside.submit(_installed, name) for name in reversed(engine_names())}
+    return (asked[name].result() for name in engine_names())
 
 
 def _links(start: bool) -> list[LinkState]:
