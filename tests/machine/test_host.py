@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.engines import EngineOptions, default_workers
+from hyperslab.engines import default_workers
 from hyperslab.engines.environment import THREAD_VARIABLES, environment
 from hyperslab.machine.host import Host, peak_rss_bytes
 
@@ -89,14 +89,12 @@ def test_every_processor_is_a_slot_by_default() -> None:
     assert default_workers("processes", host) == (6, 1)
 
 
-def test_workers_are_told_their_share_of_the_processors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_are_told_their_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in THREAD_VARIABLES:  # Dask's nannies leave some in the process that starts them
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("MKL_NUM_THREADS", "64")
-    variables = environment(EngineOptions(tmp_path, workers=2, slot_cpus=3))
+    variables = environment(slot_cpus=3)
     assert variables["OMP_NUM_THREADS"] == "2", "what the user asked for, if it is less"
     assert {variables[name] for name in THREAD_VARIABLES} == {"2", "3"}
 

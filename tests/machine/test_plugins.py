@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.machine.plugins import entry_points
+from hyperslab.machine.plugins import entry_points, version
 
 GROUP = "hyperslab.tried"
 TEXT = f"[{GROUP}]\none = json:dumps\n"
@@ -43,6 +43,25 @@ def test_a_distribution_in_an_archive(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found() == ["one"]
 
 
+@pytest.mark.parametrize(
+    "name", ["hyperslab", "numpy", "NumPy", "nibabel", "h5py", "typing.extensions", "not-installed"]
+)
+def test_versions_are_those_of_the_metadata(name: str) -> None:
+    try:
+        said = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        said = None
+    assert version(name) == said
+
+
+def test_a_version_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "brings.zip", "w") as archive:
+        archive.writestr("brings-1.0.dist-info/METADATA", "Name: brings\nVersion: 1.0\n")
+    assert version("brings") is None
+    monkeypatch.syspath_prepend(str(tmp_path / "brings.zip"))
+    assert (version("brings"), version("other")) == ("1.0", None)
+
+
 def test_what_short_commands_do_not_import() -> None:
     """Markdown for a help; metadata of distributions, and pickles of functions, to look at a
     file.
@@ -50,11 +69,11 @@ def test_what_short_commands_do_not_import() -> None:
     image = Path(__file__).parents[1] / "data" / "mri" / "anatomical.nii"
     for arguments, without in (
         (["--help"], {"markdown_it", "rich.traceback", "numpy"}),
-        (["info", str(image)], {"importlib.metadata", "cloudpickle", "fractions", "rich"}),
+        (["info", str(image)], {"importlib.metadata", "email", "cloudpickle", "fractions", "rich"}),
     ):
         code = (
-            "import sys; from hyperslab.cli import main\n"
-            f"try: main({arguments})\n"
+            f"import sys; from hyperslab.cli import main; sys.argv[1:] = {arguments}\n"
+            "try: main()\n"
             "except SystemExit: print(*sys.modules)"
         )
         done = subprocess.run(

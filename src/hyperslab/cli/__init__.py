@@ -11,6 +11,7 @@ from types import FrameType
 import typer
 
 from hyperslab.cli import starting
+from hyperslab.cli.ahead import worker_ahead
 from hyperslab.cli.companions import dismiss, leave_to_the_first
 from hyperslab.cli.line import keep_line
 from hyperslab.cli.plain import PlainGroup
@@ -68,8 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130
     for Ctrl-C.
     """
-    if arguments is None:
-        starting.begin()  # until a verb begins
     signal.signal(signal.SIGTERM, _terminate)
     hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -80,7 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keep_line(given)
     verb = asked[:1]
     try:
-        with speaking_flags():
+        with speaking_flags(), worker_ahead(asked):
+            if arguments is None:
+                starting.begin()  # until a verb begins
             code = app(args=asked or ["--help"], prog_name="hyperslab", standalone_mode=False)
         if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
             raise KeyboardInterrupt

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.formats.table import brought, known
 from hyperslab.machine.host import Host, describe
+from hyperslab.machine.plugins import version
 from hyperslab.network.lab.backends import choosing
 from hyperslab.units import show_bytes
 
@@ -81,11 +81,13 @@ def doctor(
 
 def _states(start: bool, beside: Executor) -> Iterator[State]:
     """States of all engines, one after the other where they run a job. Otherwise all are asked at
-    the same time, as some of their programs take long to say which version they are.
+    the same time, as some of their programs take long to say which version they are; the last ones
+    first, which have such programs.
     """
     if start:
         return map(_tried, engine_names())
-    return beside.map(_installed, engine_names())
+    asked = {name: beside.submit(_installed, name) for name in reversed(engine_names())}
+    return (asked[name].result() for name in engine_names())
 
 
 def _links(start: bool) -> list[LinkState]:
@@ -133,7 +135,7 @@ def _facts() -> dict[str, Any]:
         "formats": {facts.module: facts.supported for facts in brought()},
         "libraries": {name: version(name) for name in LIBRARIES},
         "optional": {
-            name: {"version": _version(name), "install": f"pip install '{requirement}'"}
+            name: {"version": version(name), "install": f"pip install '{requirement}'"}
             for name, requirement in _optional().items()
         },
         "builtins": {name: _summary(name) for name in workloads.BUILTINS},
@@ -172,7 +174,7 @@ def _installed(engine: str) -> State:
     except UsageError as error:
         return State(engine, "not here", str(error))
     for name in facts.libraries:
-        if _version(name) is None:
+        if version(name) is None:
             return State(engine, "not installed", f"pip install '{facts.requirement}'")
     if facts.is_soon_asked or not facts.libraries:  # others take long to be imported
         return _asked(engine)
@@ -204,7 +206,7 @@ def _optional() -> dict[str, str]:
 
 def _distribution(module: str) -> str:
     """The distribution that a module is of, which often has the module's name."""
-    if _version(module) is not None or find_spec(module) is None:
+    if version(module) is not None or find_spec(module) is None:
         return module
     return _distributions().get(module, [module])[0]
 
@@ -214,15 +216,9 @@ def _distributions() -> Mapping[str, list[str]]:
     """Distributions by the modules that they bring; all that is installed is looked through, which
     takes longer than all else here.
     """
-    return packages_distributions()
+    from importlib import metadata  # which takes long itself
 
-
-def _version(name: str) -> str | None:
-    """Version of a distribution; None where it is not installed."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    return metadata.packages_distributions()
 
 
 def _tried(engine: str) -> State:

@@ -8,7 +8,7 @@ has a note that says so.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,24 +31,44 @@ MOST_MADE = 5000
 "Pictures on a page at most."
 
 
-def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
+def pictured(
+    folder: Path, plan: Mapping[str, Any], drawn: Sequence[Pictured] | None = None
+) -> list[Pictured]:
     """Pictures of the images among a submission's first input and first output, in this order.
 
-    `folder` is the submission's, `plan` what its plan.json holds.
+    `folder` is the submission's, `plan` what its plan.json holds, `drawn` that of `of_input`.
     """
-    found = []
-    mask = _mask(plan)
-    above = _above(plan)
-    for what, url in _files(folder, plan):
-        try:
-            source = open_source(url)
-            shown = slices(source, mask, above)
-        except (HyperslabError, OSError):
-            continue
-        note = left_out(source, shown)
-        if shown or note:
-            found.append(Pictured(what, url, shown, note))
-    return found
+    if drawn is None:
+        drawn = of_input(plan)
+    return [*drawn, *_of_output(folder, plan)]
+
+
+def of_input(plan: Mapping[str, Any]) -> list[Pictured]:
+    """The picture of the first input, which is there before the run; none where it is no image."""
+    first = _first(plan, "source")
+    if not first:
+        return []
+    return _drawn("input", first, plan)
+
+
+def _of_output(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
+    """The picture of the first output of a submission; none where it is no image."""
+    written = _written(folder)
+    if written is None:
+        return []
+    return _drawn("output", str(written), plan)
+
+
+def _drawn(what: str, url: str, plan: Mapping[str, Any]) -> list[Pictured]:
+    try:
+        source = open_source(url)
+        shown = slices(source, _mask(plan), _above(plan))
+    except (HyperslabError, OSError):
+        return []
+    note = left_out(source, shown)
+    if shown or note:
+        return [Pictured(what, url, shown, note)]
+    return []
 
 
 def made_by_tasks(folder: Path, plan: Mapping[str, Any]) -> list[Made]:
@@ -102,15 +122,6 @@ def _first(plan: Mapping[str, Any], name: str) -> str:
     if url and is_remote(url):
         return ""
     return url
-
-
-def _files(folder: Path, plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    first = _first(plan, "source")
-    if first:
-        yield "input", first
-    written = _written(folder)
-    if written is not None:
-        yield "output", str(written)
 
 
 def _written(folder: Path) -> Path | None:

@@ -396,11 +396,8 @@ def slots_of(options: Options, host: Host) -> tuple[int, int]:
                 f"the cluster at {options.connect} sets --workers and --threads: leave them out"
             )
         return found
-    workers, threads = engines.default_workers(options.engine, host)
-    if wanted := options.workers or options.throttle:
-        workers = wanted
-        threads = 1
-    return workers, options.threads or threads
+    workers = options.workers or options.throttle
+    return engines.slots(options.engine, host, workers, options.threads)
 
 
 def _starts_over(

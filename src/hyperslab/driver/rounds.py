@@ -191,10 +191,13 @@ class Rounds:
         self.notices.tell_due()
         self._check_cancelled()
         if moment - self._saved_at > STATUS_INTERVAL_S:
-            self._saved_at = moment
-            save_status(self.folder, "running", self._counts())
+            self._say_running()
         if self.haste.reason:
             raise EndsEarly(self.haste.reason)
+
+    def _say_running(self) -> None:
+        self._saved_at = time.monotonic()
+        save_status(self.folder, "running", self._counts())
 
     def _take_all(self, by_id: dict[int, Task], last: bool) -> None:
         for outcome in self.tail.poll():

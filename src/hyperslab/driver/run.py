@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -65,6 +65,7 @@ from hyperslab.units import show_count
 
 if TYPE_CHECKING:
     from hyperslab.driver.result import Result
+    from hyperslab.report.slices import Pictured
     from hyperslab.traffic import Traffic
 
 
@@ -140,6 +141,10 @@ class Driver(Rounds):
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
         self.traffic: Traffic | None = None
+        self.of_input: Sequence[Pictured] | None = None
+        "Picture of the input, where that was drawn before the end."
+        self.is_ready_to_end: Future[None] | None = None
+        "Once this has come to something; None where nobody gets ready beforehand."
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
@@ -275,7 +280,7 @@ class Driver(Rounds):
             job_options=texts(self.options.slurm_option),
             heartbeat=self.folder.absolute() / STATUS,
             record_messages=self.options.record_messages,
-            slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
+            slot_cpus=engines.slot_cpus(prepared.host, prepared.workers, prepared.threads),
         )
 
     def shipment(self) -> Shipment:
@@ -297,7 +302,7 @@ class Driver(Rounds):
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
         self.count.begin(left, len(self.done))
         self.progress.begin(left, nbytes, len(self.done))
-        save_status(self.folder, "running", self._counts())
+        self._say_running()
         try:
             if left or self.goes_on:
                 self.plan = self.staging.begin(self.plan, lambda: self.done, self.inherited)
@@ -361,15 +366,15 @@ class Driver(Rounds):
         return (self.directory.root / preindex.FOLDER).absolute()
 
     def _start_engine(self) -> None:
-        """Start the engine; while its workers start, get ready for the end."""
+        """Start the engine; while its workers start, and work, get ready for the end."""
         if facts_of(self.options.engine).in_caller:
             self._look_at_storage()
             self._start()
             return
-        with ThreadPoolExecutor(1) as beside:
-            ready = beside.submit(self._get_ready_to_end)
-            self._start()
-        ready.result()
+        beside = ThreadPoolExecutor(1)
+        self.is_ready_to_end = beside.submit(self._get_ready_to_end)
+        beside.shutdown(wait=False)
+        self._start()
 
     def _start(self) -> None:
         try:
@@ -382,8 +387,9 @@ class Driver(Rounds):
         from hyperslab.driver import submission
 
         self._look_at_storage()
-        self.provenance = submission.provenance(self.plan.record(), self.options.engine)
-        submission.get_ready(self.options.report)
+        plan = self.plan.record()
+        self.provenance = submission.provenance(plan, self.options.engine)
+        self.of_input = submission.get_ready(self.options.report, plan)
 
     def _look_at_storage(self) -> None:
         from hyperslab.driver.probed import used_storage
@@ -425,6 +431,8 @@ class Driver(Rounds):
         from hyperslab.driver.result import Output, Result
         from hyperslab.driver.submission import provenance, save_records
 
+        if self.is_ready_to_end is not None:
+            wait([self.is_ready_to_end])
         if not self.storage:
             self._look_at_storage()
         if not self.provenance:
@@ -450,6 +458,7 @@ class Driver(Rounds):
             self.options.report,
             ended_early,
             self.traffic,
+            self.of_input,
         )
         why = {"ended_early": ended_early, "why_stopped": self.why_stopped}
         save_status(self.folder, self.state, {**self._counts(), **why})

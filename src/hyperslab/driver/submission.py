@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from hyperslab.driver.plain import is_plain, plain
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
+from hyperslab.machine.plugins import version
 from hyperslab.plan.pipeline import Fold
 from hyperslab.redaction import redact, redact_command
 from hyperslab.report import links
@@ -43,6 +43,9 @@ from hyperslab.traffic import FILE as MESSAGES
 from hyperslab.traffic import Traffic
 from hyperslab.units import show_count
 
+if TYPE_CHECKING:
+    from hyperslab.report.slices import Pictured
+
 RECORDS_VERSION = 1
 SURROUNDINGS = "HYPERSLAB_SURROUNDINGS"
 "Variable by which a run is told where it runs, as JSON."
@@ -56,7 +59,7 @@ _LOST_FAILURES = (
 LIBRARIES = ("hyperslab", "numpy", "nibabel", "h5py")
 "Distributions that every run rests on."
 OF_RECORDS = ("pyarrow.parquet",)
-OF_PAGE = ("hyperslab.driver.pictured", "hyperslab.report.html")
+OF_PAGE = ("hyperslab.report.html",)
 "Modules that are imported when records, and a page, are written."
 
 
@@ -79,15 +82,23 @@ class Records:
     "Why the run ended before all tasks had been tried; '' if it did not."
     traffic: Traffic | None = None
     "Messages of the engine's processes, where they were kept."
+    of_input: Sequence[Pictured] | None = None
+    "Picture of the input, where that was drawn before the end; None where it was not."
 
 
-def get_ready(has_page: bool) -> None:
-    """Import what `save_records` would import, which takes long."""
+def get_ready(has_page: bool, plan: Mapping[str, Any]) -> Sequence[Pictured] | None:
+    """Do what `save_records` would do, and takes long: import, and draw the picture of the input,
+    where there is to be a page.
+    """
     for name in OF_RECORDS:
         import_module(name)
-    if has_page:
-        for name in OF_PAGE:
-            import_module(name)
+    if not has_page:
+        return None
+    for name in OF_PAGE:
+        import_module(name)
+    from hyperslab.driver.pictured import of_input
+
+    return of_input(plan)
 
 
 class Saved(NamedTuple):
@@ -108,6 +119,7 @@ def save_records(
     has_page: bool = True,
     ended_early: str = "",
     traffic: Traffic | None = None,
+    of_input: Sequence[Pictured] | None = None,
 ) -> Saved:
     """Write trace, messages, summary, provenance and, if asked for, the page of a submission into
     its folder; all but the page is needed. Raises OSError.
@@ -131,7 +143,7 @@ def save_records(
         kept += [beside.submit(save_record, folder / name, one) for name, one in records.items()]
         if has_page:
             plan = load_record(folder / "plan.json", NO_REPORT)
-            told = (tuple(failures), state, plan, ended_early, traffic)
+            told = (tuple(failures), state, plan, ended_early, traffic, of_input)
             fault = try_report(Records(folder, trace, summary, title, facts, *told))
     for one in kept:
         one.result()
@@ -157,7 +169,7 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
     pictures = []
     made = []
     if has_pictures:
-        pictures = pictured(r.folder, r.plan)
+        pictures = pictured(r.folder, r.plan, r.of_input)
         made = made_by_tasks(r.folder, r.plan)
     state: str = r.state
     if r.ended_early:
@@ -264,7 +276,7 @@ def _state(folder: Path) -> RunState:
 def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
     """Command, plan, versions and machine, in words; passwords in URLs and options are left out."""
     libraries = (*LIBRARIES, *facts_of(engine).libraries)
-    versions = {name: version(name) for name in libraries}
+    versions = {name: version(name) or "unknown" for name in libraries}
     versions |= engines.programs(engine)
     return {
         "command": redact_command(sys.argv),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
@@ -265,6 +265,33 @@ def default_workers(name: str, host: Host) -> tuple[int, int]:
     if spread == "threads":
         return 1, host.cpus
     return host.cpus, 1
+
+
+def slots(name: str, host: Host, workers: int | None, threads: int | None) -> tuple[int, int]:
+    """(workers, threads) as the user says, and by default where that is nothing."""
+    usual, each = default_workers(name, host)
+    if workers:
+        return workers, threads or 1
+    return usual, threads or each
+
+
+def slot_cpus(host: Host, workers: int, threads: int) -> int:
+    """Processors that each of so many slots may use."""
+    return max(1, host.cpus // (workers * threads))
+
+
+def ahead(name: str, cpus: int, example: str) -> AbstractContextManager[None]:
+    """A block in which the first worker of an engine waits for its run, where the engine can start
+    one before the tasks are known; `cpus` are those that each of its slots may use, `example` is
+    a file of the kind that the run may read, '' where none is known.
+    """
+    place = facts_of(name).ahead
+    if not place:
+        return nullcontext()
+    module, _, word = place.partition(":")
+    waiting = getattr(importlib.import_module(module), word)
+    found: AbstractContextManager[None] = waiting(cpus, example)
+    return found
 
 
 def memory_of_jobs(name: str, options: EngineOptions) -> int | None:

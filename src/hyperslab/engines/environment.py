@@ -12,10 +12,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import IO
 
 from hyperslab.engines import EngineOptions
 from hyperslab.native import THREADS_VARIABLE
@@ -47,21 +48,19 @@ end; Chromium gives 300.
 """
 
 
-def environment(options: EngineOptions) -> dict[str, str]:
-    """Our environment, with what a worker is given."""
-    return {**os.environ, **share(options)}
+def environment(slot_cpus: int) -> dict[str, str]:
+    """Our environment, with what a worker is given whose slots may use so many processors."""
+    return {**os.environ, **share(slot_cpus)}
 
 
-def share(options: EngineOptions) -> dict[str, str]:
+def share(slot_cpus: int) -> dict[str, str]:
     """Variables of a worker: how it keeps memory, and a slot's share of the processors for BLAS,
     OpenMP and the decoding of chunks.
     """
     variables = dict(KEEP_MEMORY)
     for name in THREAD_VARIABLES:
         asked = os.environ.get(name, "")
-        variables[name] = str(
-            min(int(asked), options.slot_cpus) if asked.isdigit() else options.slot_cpus
-        )
+        variables[name] = str(min(int(asked), slot_cpus) if asked.isdigit() else slot_cpus)
     return variables
 
 
@@ -73,19 +72,38 @@ def start(
 
     `main` takes the socket, then the `inherited` descriptors.
     """
+    with open(log, "ab") as output:
+        return launch(module, environment(options.slot_cpus), output, inherited)
+
+
+def launch(
+    module: str,
+    variables: Mapping[str, str],
+    output: IO[bytes],
+    inherited: Sequence[int] = (),
+    *more: str,
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """The same with an environment that is given, which prints to a file that is open; `main` takes
+    `more` behind the descriptors.
+    """
     ours, theirs = socket.socketpair()
     given = [theirs.fileno(), *inherited]
-    with theirs, open(log, "ab") as output:
+    with theirs:
         process = subprocess.Popen(
-            program(module, given),
+            program(module, [*given, *more]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             pass_fds=given,
             start_new_session=True,
-            env=environment(options),
+            env=variables,
         )
     return process, Connection(ours.detach())
+
+
+def import_path() -> list[str]:
+    """Our import path, as another process in any folder has to have it."""
+    return [folder or os.getcwd() for folder in sys.path]
 
 
 def program(module: str, given: Sequence[int | str]) -> list[str]:
@@ -93,14 +111,12 @@ def program(module: str, given: Sequence[int | str]) -> list[str]:
 
     The collector of garbage waits for the imports, and passes over what they made.
     """
-    path = [folder or os.getcwd() for folder in sys.path]
-    return [sys.executable, "-c", bootstrap(module, given, f"sys.path[:] = {path!r}")]
+    return [sys.executable, "-c", bootstrap(module, given, f"sys.path[:] = {import_path()!r}")]
 
 
 def interpreted(code: str) -> list[str]:
     """The command that runs code which needs `sys`, with our import path."""
-    path = [folder or os.getcwd() for folder in sys.path]
-    return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
+    return [sys.executable, "-c", f"import sys; sys.path[:] = {import_path()!r}; {code}"]
 
 
 def itself(arguments: Sequence[str]) -> list[str]:

@@ -69,6 +69,8 @@ class Facts:
     "Whether it can keep the messages of its processes, or what its own record says of them."
     probes_links: bool = False
     "Whether the processes of a cluster can measure the links between them."
+    ahead: str = ""
+    "Where a block is that has its first worker wait for a run, as module:name; empty: nowhere."
 
     def __post_init__(self) -> None:
         module, _, word = self.place.partition(":")
@@ -107,7 +109,11 @@ THREADS = Facts(
     is_light=True,
     no_time_limit="a thread cannot be stopped from outside",
 )
-PROCESSES = Facts("hyperslab.engines.pool.processes:Processes", is_light=True)
+PROCESSES = Facts(
+    "hyperslab.engines.pool.processes:Processes",
+    is_light=True,
+    ahead="hyperslab.engines.pool.ahead:waiting",
+)
 DASK_BAG = Facts(
     "hyperslab.engines.dask.bag:DaskBag",
     no_time_limit="Dask cannot stop a function in a worker's thread",

@@ -106,7 +106,7 @@ class CommandEngine(BatchEngine):
 
     def _script(self, place: str) -> str:
         marks = marks_of(place)
-        variables = share(self.options).items()
+        variables = share(self.options.slot_cpus).items()
         return SCRIPT.format(
             exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables),
             most=MOST_STARTS,

@@ -59,7 +59,7 @@ class Ranks:
                     stderr=output,
                     pass_fds=[end],
                     start_new_session=True,
-                    env={**environment(options), **mpiexec.ENDING},
+                    env={**environment(options.slot_cpus), **mpiexec.ENDING},
                 )
             # mpiexec ends its ranks then, also those on other hosts
             lifeline.signal_at_our_end(end, self._process.pid, signal.SIGTERM)

@@ -50,6 +50,8 @@ class Processes(Managed):
 
     def stop(self) -> None:
         for process in self._processes.values():
+            process.begin_to_kill()
+        for process in self._processes.values():
             process.close()
         self._processes.clear()
 

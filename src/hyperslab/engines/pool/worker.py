@@ -4,7 +4,8 @@ It reads messages from its parent on FD and runs tasks on its threads, one slot 
 parent dies the connection ends and so does the worker, whatever its functions are doing; where one
 of them holds the interpreter's lock, the kernel sees to that (`lifeline`).
 
-    parent -> worker   Begin, then Task after Task, then End; closing the connection ends the worker
+    parent -> worker   Join, if it was started ahead; Begin, then Task after Task, then End; closing
+                       the connection ends the worker
     worker -> parent   ("ready",), then per task ("start" | "done", thread, task id),
                        ("ended",) after End, ("broken", sentence, advice for a run that can be
                        resumed) when outcomes cannot be recorded
@@ -21,7 +22,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,11 +32,21 @@ from typing import Any
 from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import end_with_the_driver
 from hyperslab.errors import HyperslabError
+from hyperslab.formats.table import facts_of_file_name
 from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.steps import outcome_of
 from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.storage import fence
 from hyperslab.trace import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A worker that was started ahead has a run to work for."""
+
+    log: Path
+    "File that it prints to."
+    import_path: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +74,14 @@ class Worker:
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def serve(self) -> None:
+    def serve(self, example: str) -> None:
         """Obey the parent until it goes away."""
         self._send("ready")
+        _get_ready(example)
         while True:
             match self._connection.recv():
+                case Join() as join:
+                    _join(join)
                 case Begin() as begin:
                     self._begin(begin)
                 case End():
@@ -132,6 +148,16 @@ class Worker:
             self._connection.send(message)
 
 
+def _join(join: Join) -> None:
+    """Print to the log of the run, also what was printed so far, and import as its driver does."""
+    sys.path[:] = join.import_path
+    printed = os.pread(sys.stdout.fileno(), os.fstat(sys.stdout.fileno()).st_size, 0)
+    with open(join.log, "ab") as log:
+        log.write(printed)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(log.fileno(), stream.fileno())
+
+
 def _told(error: BaseException) -> tuple[str, str]:
     """What an error says, and its advice for a run that can be resumed."""
     if isinstance(error, HyperslabError):
@@ -139,10 +165,21 @@ def _told(error: BaseException) -> tuple[str, str]:
     return str(error) or type(error).__name__, ""
 
 
-def main(fd: int, lifeline: int) -> None:
+def _get_ready(example: str) -> None:
+    """Import what tasks are likely to that read such a file, and write others of its kind."""
+    facts = facts_of_file_name(example)
+    if facts is None:
+        return
+    for name in (facts.module, *dict(facts.libraries)):
+        with suppress(Exception):  # which a task will tell that needs it
+            import_module(name)
+
+
+def main(fd: int, lifeline: int, example: str = "") -> None:
     """Run a worker on the inherited socket `fd`; never returns.
 
-    `lifeline` is the end of a pipe whose other one the driver has.
+    `lifeline` is the end of a pipe whose other one the driver has, `example` a file of the kind
+    that tasks may read.
     """
     faulthandler.enable()
     end_with_the_driver(lifeline)
@@ -150,7 +187,7 @@ def main(fd: int, lifeline: int) -> None:
     volunteer()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     try:
-        Worker(Connection(fd)).serve()
+        Worker(Connection(fd)).serve(example)
     except (EOFError, ConnectionError):  # the driver is gone: end what functions have started, too
         os.killpg(0, signal.SIGKILL)
     except BaseException:

@@ -11,6 +11,7 @@ from pathlib import Path
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.environment import FIRST_SIGNAL, how_it_ended, start
 from hyperslab.engines.lifeline import workers_end
+from hyperslab.engines.pool import ahead
 from hyperslab.engines.pool.worker import Begin, End
 from hyperslab.errors import RunStopped
 from hyperslab.plan.failure import Failure
@@ -38,8 +39,8 @@ class WorkerProcess:
         "True when it has no more to say in this round."
         self._ready = False
         self._task_ns = 0.0
-        self.process, self.connection = start(
-            "hyperslab.engines.pool.worker", options, self.log, [workers_end()]
+        self.process, self.connection = ahead.take(options.slot_cpus, self.log) or start(
+            ahead.WORKER, options, self.log, [workers_end()]
         )
 
     def await_ready(self) -> None:
@@ -166,11 +167,15 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it and what its functions have started."""
+        self.begin_to_kill()
+        self.process.wait()
+
+    def begin_to_kill(self) -> None:
+        """The same without waiting until it has ended."""
         if self.process.returncode is None:
             with suppress(ProcessLookupError):  # killed before it led a group of its own
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
-            self.process.wait()
 
     def close(self) -> None:
         """End it and let go of it."""
