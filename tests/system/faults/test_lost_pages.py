@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hyperslab.arrays import Array
-from hyperslab.driver import directory
+from hyperslab.driver.manifest import save_manifest
 from hyperslab.driver.products import Products
 from hyperslab.storage import renaming
 from hyperslab.storage.recordfile import load_record, save_record
@@ -188,7 +188,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     written.
     """
     names: list[str] = []
-    plain, save_manifest = renaming.synchronise, directory.save_manifest
+    plain = renaming.synchronise
 
     def synchronise(path: Path, only_names: bool = False) -> None:
         plain(path, only_names)
