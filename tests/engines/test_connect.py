@@ -176,7 +176,11 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(
         assert [(tier.host, tier.kind) for tier in found] == [(here, "dram"), ("other", "dram")]
 
 
-@pytest.mark.parametrize("engine", ["dask-futures", "spark"])
+TIMED = ["dask-futures", "spark"]
+OF_DASK = "times of a cluster of Dask: below, test_own_times_are_of_this_run"
+
+
+@pytest.mark.parametrize("engine", few(["spark"], TIMED, OF_DASK))
 def test_the_engine_s_own_times_agree_with_ours(tmp_path: Path, code: Path, engine: str) -> None:
     required(spark.missing() if engine == "spark" else dask.missing())
     make_volume(tmp_path / "in.nii")
@@ -307,11 +311,12 @@ def test_what_is_not_there_is_said(
 def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path) -> None:
     required(dask.missing())
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster", workers=3) as cluster:
+    with dask_cluster(tmp_path / "cluster", workers=1, threads=3) as cluster:
         pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
         with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
             prepare(pipeline, Options(engine="dask-bag", connect=cluster.address, workers=2))
-        assert prepare(pipeline, Options(engine="dask-bag", connect=cluster.address)).workers == 3
+        found = prepare(pipeline, Options(engine="dask-bag", connect=cluster.address))
+        assert (found.workers, found.threads) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -348,6 +353,7 @@ def test_java_that_is_missing_or_too_old_is_a_sentence(
 SAME = "batches go to every engine by the same code: on Dask"
 
 
+@repeats("batches and steps are an engine's units: test_gnu_parallel.py, of its joblog")
 @pytest.mark.parametrize("engine", few(["dask-delayed"], ["dask-delayed", "spark"], SAME))
 def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, engine: str) -> None:
     """Few for many tasks; with stepwise granularity every step of a block is one, where the engine

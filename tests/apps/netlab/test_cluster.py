@@ -108,6 +108,9 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     assert network["usage"]["bound"] == usage.bound
 
 
+@repeats(
+    "a program in a laboratory is measured: above; what workers say: engines/test_dask_messages.py"
+)
 def test_an_idle_cluster_says_that_it_lives(cluster: Cluster, tmp_path: Path) -> None:
     usage, numbers, _ = program(cluster, tmp_path / "out", "idle", idle_s=3)
     assert numbers["heartbeat_interval_s"] == pytest.approx(0.5, rel=0.5)

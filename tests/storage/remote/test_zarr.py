@@ -207,7 +207,8 @@ def test_worker_processes_read_it(s3: S3, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "stats.json").read_text())["sum"] == by_zarr(path).sum()
     given = [f"--storage-option={name}={value}" for name, value in options.items()]
     done = command(
-        "run", "increment", url, "-o", tmp_path / "more", "--workers", 2, "--keep", "volume", *given
+        *("run", "increment", url, "-o", tmp_path / "more", "--engine", "threads"),
+        *("--keep", "volume", *given),
     )
     assert done.returncode == 0, done.stderr
     (made,) = (tmp_path / "more").glob("workers*")
