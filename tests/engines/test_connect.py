@@ -94,6 +94,14 @@ def code(tmp_path: Path) -> Path:
     return folder / "mine.py"
 
 
+@pytest.fixture(scope="module")
+def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a cluster of one worker of three threads."""
+    required(dask.missing())
+    with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=1, threads=3) as cluster:
+        yield cluster.address
+
+
 def forget(folder: Path) -> None:
     """Load what lies in this folder anew: it was edited."""
     for name in [
@@ -308,15 +316,13 @@ def test_what_is_not_there_is_said(
     assert not (tmp_path / "out").exists(), "a refused run leaves nothing behind"
 
 
-def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path) -> None:
-    required(dask.missing())
+def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path, one_worker: str) -> None:
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster", workers=1, threads=3) as cluster:
-        pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
-        with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
-            prepare(pipeline, Options(engine="dask-bag", connect=cluster.address, workers=2))
-        found = prepare(pipeline, Options(engine="dask-bag", connect=cluster.address))
-        assert (found.workers, found.threads) == (1, 3)
+    pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
+    with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
+        prepare(pipeline, Options(engine="dask-bag", connect=one_worker, workers=2))
+    found = prepare(pipeline, Options(engine="dask-bag", connect=one_worker))
+    assert (found.workers, found.threads) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -403,61 +409,39 @@ def test_a_reduction_is_merged_by_the_engine_s_own_tree(
     assert len(load_partials([(result.folder, None)], range(64))[0].tasks) == 64, tree
 
 
-def test_own_times_are_of_this_run(tmp_path: Path, code: Path) -> None:
-    required(dask.missing())
+def test_own_times_are_of_this_run(tmp_path: Path, code: Path, one_worker: str) -> None:
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster") as cluster:
-        for number in range(3):
-            pipeline = (
-                Pipeline(str(tmp_path / "in.nii"))
-                .map(f"{code}:scaled")
-                .write(tmp_path / str(number))
-            )
-            result = driver.run(
-                pipeline, engine="dask-futures", connect=cluster.address, rule=Rule("blocks", (16,))
-            )
-            assert result.trace.meta["own_times"]["tasks"] == 16
+    mapped = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled")
+    place: dict[str, Any] = {"engine": "dask-futures", "connect": one_worker}
+    for number in range(3):
+        pipeline = mapped.write(tmp_path / str(number))
+        result = driver.run(pipeline, rule=Rule("blocks", (16,)), **place)
+        assert result.trace.meta["own_times"]["tasks"] == 16
 
 
-def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path) -> None:
-    """Each with its own code in files of the same names, on the two threads of one process."""
-    required(dask.missing())
+def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path, one_worker: str) -> None:
+    """Each with its own code in files of the same names, on threads of one process."""
     values = make_volume(tmp_path / "in.nii")
     homes = {factor: tmp_path / f"home{factor}" for factor in (3, 5)}
     for factor, home in homes.items():
         home.mkdir()
         (home / "mine.py").write_text(CODE)
         (home / "beside.py").write_text(f"def factor():\n    return {factor}\n")
-    with dask_cluster(tmp_path / "cluster", workers=1, threads=2) as cluster:
-        place = (
-            "--engine",
-            "dask-futures",
-            "--connect",
-            cluster.address,
-            "--partition",
-            "slabs",
-            "-p",
-            "seconds=0.05",
+    place = ("--engine", "dask-futures", "--connect", one_worker, "--partition", "slabs")
+    slowly = ("-p", "seconds=0.05", "--keep", "volume")
+    runs = {
+        factor: Running(
+            *("run", f"{home}/mine.py:scaled", tmp_path / "in.nii"),
+            *("-o", tmp_path / f"out{factor}", *place, *slowly),
         )
-        runs = {
-            factor: Running(
-                "run",
-                f"{home}/mine.py:scaled",
-                tmp_path / "in.nii",
-                "-o",
-                tmp_path / f"out{factor}",
-                "--keep",
-                "volume",
-                *place,
-            )
-            for factor, home in homes.items()
-        }
-        for factor, run in runs.items():
-            code_, said = run.wait()
-            assert code_ == 0, said
-            assert np.array_equal(
-                load(tmp_path / f"out{factor}" / "in.nii"), values * np.uint16(factor)
-            )
+        for factor, home in homes.items()
+    }
+    for factor, run in runs.items():
+        code_, said = run.wait()
+        assert code_ == 0, said
+        assert np.array_equal(
+            load(tmp_path / f"out{factor}" / "in.nii"), values * np.uint16(factor)
+        )
 
 
 def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> None:
