@@ -98,7 +98,9 @@ def code(tmp_path: Path) -> Path:
 def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a cluster of one worker of three threads."""
     required(dask.missing())
-    with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=1, threads=3) as cluster:
+    with dask_cluster(
+        tmp_path_factory.mktemp("cluster"), workers=1, threads=3, nanny=False
+    ) as cluster:
         yield cluster.address
 
 
@@ -132,7 +134,9 @@ def use(
 
 def test_code_is_sent_to_workers_without_hyperslab(tmp_path: Path, code: Path) -> None:
     required(dask.missing())
-    with dask_cluster(tmp_path / "cluster", workers=2, threads=2, bare=True) as cluster:
+    with dask_cluster(
+        tmp_path / "cluster", workers=2, threads=2, nanny=False, bare=True
+    ) as cluster:
         mapped, _ = use(cluster.address, "dask-futures", code, tmp_path)
         assert mapped.trace.slots == [
             f"{socket.gethostname()}/w{w}/t{t}" for w in (0, 1) for t in (0, 1)
@@ -153,7 +157,9 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(
 ) -> None:
     """And says what its paths are made of."""
     required(dask.missing(worker_prefix=ANOTHER_HOST))
-    with dask_cluster(tmp_path / "cluster", workers=1, worker_prefix=ANOTHER_HOST) as cluster:
+    with dask_cluster(
+        tmp_path / "cluster", workers=1, nanny=False, worker_prefix=ANOTHER_HOST
+    ) as cluster:
         here = socket.gethostname()
         granularity: Iterator[Granularity] = itertools.cycle(get_args(Granularity))
         for engine in ("dask-futures", "dask-delayed"):
@@ -447,7 +453,7 @@ def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path, one_worker
 def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> None:
     required(dask.missing())
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster", workers=1) as cluster:
+    with dask_cluster(tmp_path / "cluster", workers=1, nanny=False) as cluster:
         late = [
             sys.executable,
             "-m",
@@ -455,6 +461,7 @@ def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> N
             cluster.address,
             "--nthreads",
             "1",
+            "--no-nanny",
             "--no-dashboard",
         ]
         place = (
