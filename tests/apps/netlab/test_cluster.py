@@ -239,7 +239,7 @@ def test_run_in_a_laboratory(
     assert registry.recorded() == before
 
 
-@repeats("a cluster is started in a laboratory: Dask's, and ranks of MPI")
+@repeats("a cluster is started in a laboratory: Dask's")
 def test_spark_is_started_by_commands_too(records: Path) -> None:
     """Its check says that the master has heard of all workers."""
     require("emulator")
@@ -253,6 +253,9 @@ def test_spark_is_started_by_commands_too(records: Path) -> None:
         assert all(map(_lives, made.processes))
 
 
+@repeats(
+    "a run in a laboratory is right: of Dask, above; ranks on other hosts: engines/test_mpi.py"
+)
 def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path: Path) -> None:
     """The driver's mpiexec enters the nodes, whose links carry what ranks say to each other."""
     require("emulator")

@@ -119,8 +119,13 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
     assert peak[0] <= reading.read_peak(source, slab, threads=threads) + OF_THE_SERVER
 
 
+SEVERAL = [row for row in ROWS if len(row.arrays) > 1]
+LISTED = [SEVERAL[0], SEVERAL[-1]]
+"Of either version of Zarr, with and without consolidated metadata."
+
+
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if len(row.arrays) > 1], ids=lambda row: row.name
+    "row", few(LISTED, SEVERAL, "a store elsewhere lists its arrays"), ids=lambda row: row.name
 )
 def test_what_a_store_holds(row: Row, s3: S3, web: Server, tmp_path: Path) -> None:
     """By its consolidated metadata, else by listing, which a web server does not do."""
