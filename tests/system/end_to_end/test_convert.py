@@ -20,7 +20,7 @@ import pytest
 import hyperslab
 from hyperslab import formats
 from hyperslab.arrays import Array
-from tests.repetitions import each_value
+from tests.repetitions import each_value, few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     DATA,
