@@ -26,14 +26,13 @@ from tests.spark_java import settings as settings_of_spark
 ROOT = Path(__file__).parent
 TOGETHER = ("tests/connectors/spark/", "tests/storage/remote/", "tests/system/browser/")
 "Folders whose tests share what takes long to start."
-APART = ("tests/connectors/spark/test_page.py", "tests/connectors/spark/test_clients.py")
+APART = ("tests/connectors/spark/test_page.py",)
 "Files of these folders whose tests start it themselves."
 WORD = "left out"
 "Key of what processes of pytest-xdist say of the repetitions that they leave out."
 LONGEST = (
     "connectors/spark/test_key_values.py",  # and with it the others of its folder
     "connectors/spark/test_page.py",
-    "connectors/spark/test_clients.py",
     "storage/remote/test_zarr.py",
     "engines/test_spark.py",
     "apps/bids/containers/test_podman.py",

@@ -41,17 +41,17 @@ HANDED_OUT = (
     *OWN_TREE,
     "test_folds_with_a_prior",
     "test_a_bad_block_fails_alone",
-    "test_idle_slots_are_in_the_trace",
-    "test_the_journal_and_the_manifest_are_complete",
     "test_a_failure_that_passes_is_tried_again",
     "test_a_time_limit_is_honoured_or_refused",
     "test_what_cannot_be_sent_is_refused_before_the_start",
 )
-"What engines do by code of their own: hand out tasks and steps, merge, lose, end and record."
+"What engines do that hand out tasks themselves: tasks and steps, merges, losses, ends."
 
 OWN = (
     *BLOCKS,
     *HANDED_OUT,
+    "test_idle_slots_are_in_the_trace",
+    "test_the_journal_and_the_manifest_are_complete",
     "test_a_resumed_run_repeats_only_what_is_missing[ctrl-c-map]",
 )
 """All that engines do by code of their own.

@@ -191,10 +191,12 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(
 
 
 TIMED = ["dask-futures", "spark"]
-OF_DASK = "times of a cluster of Dask: below, test_own_times_are_of_this_run"
 
 
-@pytest.mark.parametrize("engine", few(["spark"], TIMED, OF_DASK))
+@repeats(
+    "own times agree: of jobs, test_gnu_parallel.py; Spark's log: test_spark.py; of Dask, below"
+)
+@pytest.mark.parametrize("engine", TIMED)
 def test_the_engine_s_own_times_agree_with_ours(tmp_path: Path, code: Path, engine: str) -> None:
     required(spark.missing() if engine == "spark" else dask.missing())
     make_volume(tmp_path / "in.nii")
