@@ -233,7 +233,7 @@ def test_a_folder_that_is_gone_is_an_os_error(tmp_path: Path) -> None:
 
 def test_many_small_pieces_take_little_memory(tmp_path: Path) -> None:
     """Of a task whose chunks hold a number or two."""
-    many = 50_000
+    many = 200_000
     with traced_memory() as peak:
         written = append(str(tmp_path), ((number, b"12345678") for number in range(many)))
     assert peak[0] < 32 * many * 2.5, "the table, which is joined of parts and copied once"

@@ -196,7 +196,6 @@ def test_jobs_that_cannot_begin_are_told(tmp_path: Path, monkeypatch: pytest.Mon
     assert "/no/such/python" in log.read_text()
 
 
-@repeats("why a job cannot go on is why a run stops: test_gnu_parallel.py")
 def test_why_a_job_cannot_go_on_is_why_the_run_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
