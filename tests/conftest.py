@@ -100,7 +100,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFolder(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
+            file: str = super()._split_scope(nodeid)
             if file in APART:
                 return file
             folders = (folder for folder in TOGETHER if file.startswith(folder))

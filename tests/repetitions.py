@@ -85,7 +85,7 @@ def is_repetition(item: pytest.Item) -> bool:
     test = getattr(item, "originalname", item.name)
     if test not in getattr(suite, "inherited", ()):
         return False
-    return not {test, item.name} & suite.played
+    return not {test, item.name} & getattr(suite, "played", set())
 
 
 def further_combinations(items: Iterable[pytest.Item]) -> list[pytest.Item]:
