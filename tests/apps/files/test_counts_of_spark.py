@@ -24,7 +24,7 @@ from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
 pytestmark = repeats(
-    "what Spark does is counted: apps/experiment/test_spark_rounds.py; kinds: report/test_files.py"
+    "operations on files are counted: experiment/test_reads.py; Spark's known: report/test_files.py"
 )
 M, R, MORE = 4, 5, 12
 THRESHOLD = 8

@@ -28,7 +28,7 @@ from tests.examples import examples
 from tests.formats import zarr_rows
 from tests.formats.matrix import Row
 from tests.formats.zarr_made import make
-from tests.repetitions import each_value, few
+from tests.repetitions import each_value, few, repeats
 from tests.storage.remote.conftest import BUCKET, S3
 from tests.storage.remote.server import Server
 from tests.storage.remote.zarr_stores import KINDS, by_zarr, put
@@ -197,6 +197,7 @@ def test_a_volume_goes_there_and_is_the_same(is_sharded: bool, s3: S3, tmp_path:
     assert call("diff", image, url, *options).code == 1
 
 
+@repeats("workers read what is elsewhere: test_processes.py")
 def test_worker_processes_read_it(s3: S3, tmp_path: Path) -> None:
     path = KINDS["sharded"](tmp_path / "a")
     url, options = put(s3, path, "workers.zarr")
