@@ -41,7 +41,7 @@ def played(out: Path, *more: str, **asked: float) -> Path:
 
 def test_clients_leave_the_records_of_a_run(tmp_path: Path) -> None:
     required(spark.missing())
-    folder = played(tmp_path / "out", rounds=1, warmups=0)
+    folder = played(tmp_path / "out", rounds=2, warmups=0)
     numbers = json.loads((folder / "numbers.json").read_text())
     assert 0 < numbers["round_min_s"] <= numbers["round_median_s"] <= numbers["round_max_s"]
     assert Summary.load(folder / "summary.json").tasks == 2

@@ -16,7 +16,6 @@ import hyperslab
 from hyperslab import workloads
 from hyperslab.machine.host import Host
 from hyperslab.report.verdict.finding import LONGER
-from tests.repetitions import repeats
 from tests.system.verdicts.planted import TOTAL, count_up, finding, first, naming, spin, verdict_of
 
 VOLUME = np.random.default_rng(0).integers(0, 3000, (36, 512, 1536), dtype=np.int16)
@@ -43,7 +42,6 @@ def test_pure_python_on_threads_is_bound_by_the_lock_and_on_processes_it_is_not(
     assert "gil" not in {f.rule for f in on_processes.findings}
 
 
-@repeats("the lock is named: above; what to do on each engine: tests/report")
 def test_the_engine_of_threads_is_told_to_become_processes() -> None:
     verdict = naming(
         "gil", lambda: verdict_of(histogram(), blocks=8, engine="threads", workers=1, threads=2)
