@@ -59,8 +59,7 @@ ALONE := tests/storage/probing/test_fio.py tests/storage/emulation/test_network.
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
 test: ## run every check and the tests
-	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs
-	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs $(VENV)/spark-classes.jsa
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(PYTEST) || status=1; \

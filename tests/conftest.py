@@ -26,9 +26,12 @@ from tests.spark_java import settings as settings_of_spark
 ROOT = Path(__file__).parent
 TOGETHER = ("tests/connectors/spark/", "tests/storage/remote/", "tests/system/browser/")
 "Folders whose tests share what takes long to start."
+APART = ("tests/connectors/spark/test_page.py",)
+"Files of these folders whose tests start it themselves."
 WORD = "left out"
 "Key of what processes of pytest-xdist say of the repetitions that they leave out."
 LONGEST = (
+    "connectors/spark/test_key_values.py",  # and with it the others of its folder
     "connectors/spark/test_page.py",
     "storage/remote/test_zarr.py",
     "engines/test_spark.py",
@@ -90,14 +93,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have one process play all files of a folder of TOGETHER, where others take a file each."""
+    """Have one process play the files of a folder of TOGETHER, where others take a file each."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     class ByFolder(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
+            file: str = super()._split_scope(nodeid)
+            if file in APART:
+                return file
             folders = (folder for folder in TOGETHER if file.startswith(folder))
             return next(folders, file)
 

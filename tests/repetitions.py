@@ -49,12 +49,16 @@ def each_value(point: str) -> pytest.MarkDecorator:
 
 
 def only(names: Collection[str]) -> Callable[[Suite], Suite]:
-    """Have a class play these tests of the suite that it inherits; the others are repetitions."""
+    """Have a class play these tests, or cases `test[case]`, of the suite that it inherits; the
+    others are repetitions.
+    """
+    tests = {name.partition("[")[0] for name in names}
 
     def chosen(cls: Suite) -> Suite:
         suite = {name for name in dir(cls) if name.startswith("test_")} - vars(cls).keys()
-        assert suite.issuperset(names), set(names) - suite
-        cls.repetitions = frozenset(suite.difference(names))  # type: ignore[attr-defined]
+        assert suite.issuperset(tests), tests - suite
+        cls.inherited = frozenset(suite)  # type: ignore[attr-defined]
+        cls.played = frozenset(names)  # type: ignore[attr-defined]
         return cls
 
     return chosen
@@ -78,7 +82,10 @@ def is_repetition(item: pytest.Item) -> bool:
     if item.get_closest_marker(MARK):
         return True
     suite = getattr(item, "cls", None)
-    return getattr(item, "originalname", item.name) in getattr(suite, "repetitions", ())
+    test = getattr(item, "originalname", item.name)
+    if test not in getattr(suite, "inherited", ()):
+        return False
+    return not {test, item.name} & getattr(suite, "played", set())
 
 
 def further_combinations(items: Iterable[pytest.Item]) -> list[pytest.Item]:

@@ -19,13 +19,27 @@ NO_SETTINGS = Path(__file__).with_name("no_spark_conf")
 "A folder that is not there: Java takes no archive where a folder of the class path holds files."
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 APPLICATION = """
+import os, tempfile
+from pyspark.mllib.linalg.distributed import IndexedRow, IndexedRowMatrix
 from pyspark.sql import SparkSession
+from hyperslab.connectors.spark.datasource import register
 
 spark = SparkSession.builder.master("local-cluster[1,1,1024]").getOrCreate()
+context = spark.sparkContext
 spark.range(10).selectExpr("sum(id)").collect()
-spark.sparkContext.parallelize(range(4), 2).map(str).treeReduce(lambda a, b: a + b)
+context.parallelize(range(4), 2).map(str).treeReduce(lambda a, b: a + b)
+rows = context.parallelize([IndexedRow(index, [1.0, 2.0]) for index in range(4)], 2)
+IndexedRowMatrix(rows).toBlockMatrix(2, 2).toLocalMatrix()
+register(spark)
+with tempfile.TemporaryDirectory() as folder:
+    place = os.path.join(folder, "table.h5")
+    table = spark.range(4).selectExpr("id as index", "array(1d, 2d) as values")
+    table.write.format("hyperslab").mode("append").save(place)
+    read = spark.read.format("hyperslab").load(place)
+    read.where("index > 1").selectExpr("count(*)", "max(index)").collect()
 spark.stop()
 """
+"What the tests have Spark do: queries, jobs in Python, matrices of MLlib, our source of tables."
 
 
 def java_options() -> str:

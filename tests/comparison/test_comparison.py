@@ -36,7 +36,7 @@ CASES = str(examples(100))
 def test_random_datasets_are_read_as_their_libraries_read_them(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    status = main(["--seed", SEED, "--number", CASES, "--processes", "2"])
+    status = main(["--seed", SEED, "--number", CASES, "--processes", "1"])
     assert status == 0, capfd.readouterr().out
 
 
@@ -89,7 +89,7 @@ def crashing_or_hanging(seed: int, number: int, folder: Path, kind: str) -> tupl
 def test_a_crash_and_a_hang_are_cases_as_others() -> None:
     found = {
         outcome.number: outcome
-        for outcome in outcomes(Task(crashing_or_hanging, 1, "", 0.5), range(5), 2)
+        for outcome in outcomes(Task(crashing_or_hanging, 1, "", 0.5), range(5), 1)
     }
     assert sorted(found) == [0, 1, 2, 3, 4]
     assert found[1].ledger.findings[0].startswith("its process ended with SIGSEGV")

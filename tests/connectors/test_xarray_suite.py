@@ -100,7 +100,6 @@ class TestClassic(Reads, suite.TestNetCDF3ViaNetCDF4Data):
 
 
 READING = (
-    "test_roundtrip_mask_and_scale",
     "test_roundtrip_test_data",
     "test_roundtrip_string_encoded_characters",
     "test_orthogonal_indexing",

@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
-FEWEST = (
-    "test_blocks_are_the_same_whatever_the_workers",
+BLOCKS = ("test_blocks_are_the_same_whatever_the_workers",)
+"""What shows that an engine runs maps, on workers of one thread and of several, and single steps of
+them. Maps of other engines are compared value by value where something else happens to them:
+test_toy.py, test_gnu_parallel.py, test_slurm.py, test_connect.py, and tests/system/faults.
+"""
+
+BEGUN = (
     "test_reductions_are_exact_for_integers",
     "test_every_phase_is_in_the_trace",
 )
-"""What shows that an engine runs maps, reductions and single steps, where all else is the code of
-another one: the toy is started as `gnu-parallel` is, and `processes` with threads as without.
+"""What shows that an engine runs reductions, maps and single steps, where all else is the code of
+another one: the toy is started as `gnu-parallel` is.
 """
 
-DIFFERING = (
-    *FEWEST,
-    "test_a_resumed_run_repeats_only_what_is_missing",
+ENDED = (
+    "test_a_resumed_run_repeats_only_what_is_missing[cancel-reduce]",
     "test_a_command_that_is_late_ends_with_all_that_it_has_started",
 )
-"""What shows how engines of batches differ: in the graph of a map, of a reduction, and of single
-steps, and in how it is given up. `dask-bag` plays all that is of their own.
+"""How engines of batches give up what is under way, and go on. That Ctrl-C ends a map is shown
+by tests/system/faults of engines whose jobs are programs, and by `dask-bag`.
 """
 
-OWN_TREE = (*DIFFERING, "test_a_fold_that_fails_says_so")
-"The same, of an engine of batches whose tree of merges is its own."
+DIFFERING = (*BEGUN, *ENDED)
+"How engines of batches differ: in their graphs, and in how these are given up."
 
-OWN = (
-    *DIFFERING,
+OF_JOBS = (
+    BEGUN[0],
+    f"{BEGUN[1]}[fused]",
+    *ENDED,
+)
+"The same, of an engine whose jobs may be single steps by a test of its own."
+
+OWN_TREE = (*DIFFERING, "test_a_fold_that_fails_says_so")
+"The same as DIFFERING, of an engine of batches whose tree of merges is its own."
+
+HANDED_OUT = (
+    *OWN_TREE,
     "test_folds_with_a_prior",
     "test_a_bad_block_fails_alone",
-    "test_idle_slots_are_in_the_trace",
-    "test_the_journal_and_the_manifest_are_complete",
     "test_a_failure_that_passes_is_tried_again",
     "test_a_time_limit_is_honoured_or_refused",
     "test_what_cannot_be_sent_is_refused_before_the_start",
-    "test_a_fold_that_fails_says_so",
 )
-"""What engines do by code of their own: hand out tasks and steps, merge, lose, end and record.
+"What engines do that hand out tasks themselves: tasks and steps, merges, losses, ends."
+
+OWN = (
+    *BLOCKS,
+    *HANDED_OUT,
+    "test_idle_slots_are_in_the_trace",
+    "test_the_journal_and_the_manifest_are_complete",
+    "test_a_resumed_run_repeats_only_what_is_missing[ctrl-c-map]",
+)
+"""All that engines do by code of their own.
 
 What is left are blocks that tasks read, change and write by the same code wherever they run
 (`hyperslab.plan.steps`): those tests are played on `serial` and `threads`; how functions, blocks

@@ -94,6 +94,16 @@ def code(tmp_path: Path) -> Path:
     return folder / "mine.py"
 
 
+@pytest.fixture(scope="module")
+def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a cluster of one worker of three threads."""
+    required(dask.missing())
+    with dask_cluster(
+        tmp_path_factory.mktemp("cluster"), workers=1, threads=3, nanny=False
+    ) as cluster:
+        yield cluster.address
+
+
 def forget(folder: Path) -> None:
     """Load what lies in this folder anew: it was edited."""
     for name in [
@@ -124,7 +134,9 @@ def use(
 
 def test_code_is_sent_to_workers_without_hyperslab(tmp_path: Path, code: Path) -> None:
     required(dask.missing())
-    with dask_cluster(tmp_path / "cluster", workers=2, threads=2, bare=True) as cluster:
+    with dask_cluster(
+        tmp_path / "cluster", workers=2, threads=2, nanny=False, bare=True
+    ) as cluster:
         mapped, _ = use(cluster.address, "dask-futures", code, tmp_path)
         assert mapped.trace.slots == [
             f"{socket.gethostname()}/w{w}/t{t}" for w in (0, 1) for t in (0, 1)
@@ -145,7 +157,9 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(
 ) -> None:
     """And says what its paths are made of."""
     required(dask.missing(worker_prefix=ANOTHER_HOST))
-    with dask_cluster(tmp_path / "cluster", workers=1, worker_prefix=ANOTHER_HOST) as cluster:
+    with dask_cluster(
+        tmp_path / "cluster", workers=1, nanny=False, worker_prefix=ANOTHER_HOST
+    ) as cluster:
         here = socket.gethostname()
         granularity: Iterator[Granularity] = itertools.cycle(get_args(Granularity))
         for engine in ("dask-futures", "dask-delayed"):
@@ -176,7 +190,13 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(
         assert [(tier.host, tier.kind) for tier in found] == [(here, "dram"), ("other", "dram")]
 
 
-@pytest.mark.parametrize("engine", ["dask-futures", "spark"])
+TIMED = ["dask-futures", "spark"]
+
+
+@repeats(
+    "own times agree: of jobs, test_gnu_parallel.py; Spark's log: test_spark.py; of Dask, below"
+)
+@pytest.mark.parametrize("engine", TIMED)
 def test_the_engine_s_own_times_agree_with_ours(tmp_path: Path, code: Path, engine: str) -> None:
     required(spark.missing() if engine == "spark" else dask.missing())
     make_volume(tmp_path / "in.nii")
@@ -304,14 +324,13 @@ def test_what_is_not_there_is_said(
     assert not (tmp_path / "out").exists(), "a refused run leaves nothing behind"
 
 
-def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path) -> None:
-    required(dask.missing())
+def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path, one_worker: str) -> None:
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster", workers=3) as cluster:
-        pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
-        with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
-            prepare(pipeline, Options(engine="dask-bag", connect=cluster.address, workers=2))
-        assert prepare(pipeline, Options(engine="dask-bag", connect=cluster.address)).workers == 3
+    pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
+    with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
+        prepare(pipeline, Options(engine="dask-bag", connect=one_worker, workers=2))
+    found = prepare(pipeline, Options(engine="dask-bag", connect=one_worker))
+    assert (found.workers, found.threads) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -348,6 +367,7 @@ def test_java_that_is_missing_or_too_old_is_a_sentence(
 SAME = "batches go to every engine by the same code: on Dask"
 
 
+@repeats("batches and steps are an engine's units: test_gnu_parallel.py, of its joblog")
 @pytest.mark.parametrize("engine", few(["dask-delayed"], ["dask-delayed", "spark"], SAME))
 def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, engine: str) -> None:
     """Few for many tasks; with stepwise granularity every step of a block is one, where the engine
@@ -397,67 +417,45 @@ def test_a_reduction_is_merged_by_the_engine_s_own_tree(
     assert len(load_partials([(result.folder, None)], range(64))[0].tasks) == 64, tree
 
 
-def test_own_times_are_of_this_run(tmp_path: Path, code: Path) -> None:
-    required(dask.missing())
+def test_own_times_are_of_this_run(tmp_path: Path, code: Path, one_worker: str) -> None:
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster") as cluster:
-        for number in range(3):
-            pipeline = (
-                Pipeline(str(tmp_path / "in.nii"))
-                .map(f"{code}:scaled")
-                .write(tmp_path / str(number))
-            )
-            result = driver.run(
-                pipeline, engine="dask-futures", connect=cluster.address, rule=Rule("blocks", (16,))
-            )
-            assert result.trace.meta["own_times"]["tasks"] == 16
+    mapped = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled")
+    place: dict[str, Any] = {"engine": "dask-futures", "connect": one_worker}
+    for number in range(3):
+        pipeline = mapped.write(tmp_path / str(number))
+        result = driver.run(pipeline, rule=Rule("blocks", (16,)), **place)
+        assert result.trace.meta["own_times"]["tasks"] == 16
 
 
-def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path) -> None:
-    """Each with its own code in files of the same names, on the two threads of one process."""
-    required(dask.missing())
+def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path, one_worker: str) -> None:
+    """Each with its own code in files of the same names, on threads of one process."""
     values = make_volume(tmp_path / "in.nii")
     homes = {factor: tmp_path / f"home{factor}" for factor in (3, 5)}
     for factor, home in homes.items():
         home.mkdir()
         (home / "mine.py").write_text(CODE)
         (home / "beside.py").write_text(f"def factor():\n    return {factor}\n")
-    with dask_cluster(tmp_path / "cluster", workers=1, threads=2) as cluster:
-        place = (
-            "--engine",
-            "dask-futures",
-            "--connect",
-            cluster.address,
-            "--partition",
-            "slabs",
-            "-p",
-            "seconds=0.05",
+    place = ("--engine", "dask-futures", "--connect", one_worker, "--partition", "slabs")
+    slowly = ("-p", "seconds=0.05", "--keep", "volume")
+    runs = {
+        factor: Running(
+            *("run", f"{home}/mine.py:scaled", tmp_path / "in.nii"),
+            *("-o", tmp_path / f"out{factor}", *place, *slowly),
         )
-        runs = {
-            factor: Running(
-                "run",
-                f"{home}/mine.py:scaled",
-                tmp_path / "in.nii",
-                "-o",
-                tmp_path / f"out{factor}",
-                "--keep",
-                "volume",
-                *place,
-            )
-            for factor, home in homes.items()
-        }
-        for factor, run in runs.items():
-            code_, said = run.wait()
-            assert code_ == 0, said
-            assert np.array_equal(
-                load(tmp_path / f"out{factor}" / "in.nii"), values * np.uint16(factor)
-            )
+        for factor, home in homes.items()
+    }
+    for factor, run in runs.items():
+        code_, said = run.wait()
+        assert code_ == 0, said
+        assert np.array_equal(
+            load(tmp_path / f"out{factor}" / "in.nii"), values * np.uint16(factor)
+        )
 
 
 def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> None:
     required(dask.missing())
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster", workers=1) as cluster:
+    with dask_cluster(tmp_path / "cluster", workers=1, nanny=False) as cluster:
         late = [
             sys.executable,
             "-m",
@@ -465,6 +463,7 @@ def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> N
             cluster.address,
             "--nthreads",
             "1",
+            "--no-nanny",
             "--no-dashboard",
         ]
         place = (

@@ -25,6 +25,7 @@ from hyperslab.engines.dask import recorder, recording
 from hyperslab.network.capture.decoding import decode
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import FILE, UNDECODABLE, Message, Traffic
+from tests.repetitions import few
 from tests.system.clusters.required import required
 
 PROGRAM = Path(__file__).with_name("dask_program.py")
@@ -35,7 +36,12 @@ ANSWERED = "reply:free-keys"
 "What an answer is called behind a batch that ends with that operation."
 
 
-@pytest.fixture(params=["oldest", "installed"])
+VERSIONS = ["oldest", "installed"]
+
+
+@pytest.fixture(
+    params=few(["oldest"], VERSIONS, "the installed Dask is recorded: test_dask_bag.py")
+)
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     """Variables with which a program finds a version of distributed."""
     if request.param == "installed":

@@ -28,9 +28,9 @@ from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
-from tests.engines.chosen import DIFFERING
+from tests.engines.chosen import OF_JOBS
 from tests.engines.fence import removes_the_fence
-from tests.repetitions import only
+from tests.repetitions import few, only, repeats
 from tests.system.clusters import dask, sshd
 from tests.system.clusters.another_host import AHEAD_S, APART, another_host
 from tests.system.clusters.required import required
@@ -48,7 +48,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("PARALLEL_HOME", str(tmp_path_factory.getbasetemp() / "parallel"))
 
 
-@only(DIFFERING)
+@only(OF_JOBS)
 class TestGnuParallel(EngineTests):
     engine = ENGINE
 
@@ -343,6 +343,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@repeats("storage is looked at on every host: test_probed_hosts.py")
 def test_tiers_differ_between_hosts(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +405,7 @@ def test_a_host_without_hyperslab_runs_code_that_it_does_not_see(
     assert meta["own_times"]["worst_outside_ms"] < 1000
 
 
+@repeats("code runs on other hosts: of a map, above; reductions are TestGnuParallel's")
 def test_a_reduction_on_another_host(tmp_path: Path, home: Path, pipeline: Pipeline) -> None:
     total = Fold(lambda block: int(block.sum(dtype=np.int64)), lambda a, b: a + b)
     result = hyperslab.run(
@@ -465,7 +467,7 @@ HOSTS = {
 "What is said of hosts that cannot be reached."
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", few(["keyless"], HOSTS, "why a host lets nobody in is said"))
 def test_a_host_that_lets_nobody_in_is_a_sentence(
     tmp_path: Path, home: Path, pipeline: Pipeline, host: str
 ) -> None:

@@ -33,8 +33,8 @@ from hyperslab.engines.mpi.engine import slots_of
 from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import OWN
-from tests.repetitions import few, only
+from tests.engines.chosen import HANDED_OUT
+from tests.repetitions import few, only, repeats
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
 from tests.system.faults.command import make_volume
@@ -67,7 +67,7 @@ SAID = {
 "What launchers say of a rank that has died, and which it was."
 
 
-@only(OWN)
+@only(HANDED_OUT)
 class TestMpi(EngineTests):
     engine = "mpi"
 
@@ -217,6 +217,7 @@ def test_a_source_that_a_rank_does_not_see_is_told_with_its_host(
     assert 0 < len(failures) < 32, "the rank that sees it has done its part"
 
 
+@repeats("storage is looked at and probed on every host: test_probed_hosts.py")
 def test_storage_is_looked_at_and_probed_on_every_host(
     tmp_path: Path, unseen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

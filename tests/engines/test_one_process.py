@@ -47,7 +47,7 @@ if __name__ == "__main__":
     client = Client(LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None))
     threads = [
         threading.Thread(target=run, args=(engine, engine), kwargs={"workers": 2})
-        for engine in ("dask-bag", "dask-delayed", "processes")
+        for engine in ("dask-futures", "processes")
     ]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
@@ -73,4 +73,4 @@ def test_runs_in_one_process(tmp_path: Path) -> None:
     assert "this process has a SparkContext on local[2]" in said.pop("another master")
     assert (said.pop("the context lives"), said.pop("the client lives")) == (45, 3)
     assert set(said.values()) == {"done"}, said
-    assert len(said) == 6, done.stderr
+    assert len(said) == 5, done.stderr

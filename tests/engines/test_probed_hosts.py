@@ -23,7 +23,9 @@ def test_a_probe_from_two_hosts_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     required(dask.missing(worker_prefix=ANOTHER_HOST))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    with dask_cluster(tmp_path / "cluster", workers=1, worker_prefix=ANOTHER_HOST) as cluster:
+    with dask_cluster(
+        tmp_path / "cluster", workers=1, nanny=False, worker_prefix=ANOTHER_HOST
+    ) as cluster:
         settings = Options(engine="dask-futures", connect=cluster.address)
         found = probe_hosts([tmp_path / "data", tmp_path / "data"], BRIEF_PROBE, settings)
         with pytest.raises(UsageError, match=r"cannot answer: .*/none: there is no such directory"):

@@ -16,7 +16,7 @@ import hyperslab
 from hyperslab.engines.environment import OOM_SCORE, program
 from hyperslab.engines.pool.worker_process import START_LIMIT_S, WorkerProcess
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import FEWEST, OWN
+from tests.engines.chosen import BLOCKS, OWN
 from tests.engines.images import IMAGES
 from tests.repetitions import only
 
@@ -28,7 +28,7 @@ class TestProcesses(EngineTests):
     engine, images, stops_late_tasks = "processes", IMAGES, True
 
 
-@only(FEWEST)
+@only(BLOCKS)
 class TestProcessesWithThreads(EngineTests):
     engine, slots, stops_late_tasks = "processes", (2, 2), True
 

@@ -33,7 +33,7 @@ from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import DIFFERING
 from tests.engines.fence import removes_the_fence
-from tests.repetitions import only
+from tests.repetitions import only, repeats
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
@@ -64,6 +64,7 @@ class TestSlurm(EngineTests):
         return {**super()._place(), "slurm_option": (MEMORY,)}
 
 
+@repeats("storage is looked at and probed on every host: test_probed_hosts.py")
 def test_storage_is_looked_at_and_probed_by_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ from hyperslab.plan.journal import Tail
 from hyperslab.storage.recordfile import save_record
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
-from tests.engines.chosen import FEWEST
+from tests.engines.chosen import BEGUN
 from tests.repetitions import few, only
 from tests.report.made_traces import RUN, found, rules, span, trace
 from tests.system.end_to_end.command import AS_INSTALLED
@@ -69,7 +69,7 @@ def _installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(site)
 
 
-@only(FEWEST)
+@only(BEGUN)
 class TestToy(EngineTests):
     """What shows that batches go out, come back, die and are gone on with; the suite has more."""
 

@@ -20,6 +20,7 @@ from hyperslab.plan.compile import Budget, compile_plan
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import functions
 from tests.repetitions import few as only_some
+from tests.repetitions import repeats
 from tests.system.end_to_end.command import save
 
 FEW, MANY = 100, 3000
@@ -57,6 +58,7 @@ def test_planning_takes_no_more_than_its_share(path: Path, opened_s: float, endi
     assert many < SHARE * opened_s
 
 
+@repeats("planning takes its share: of many arrays, above")
 def test_so_it_does_for_one_array_of_many_files(path: Path, opened_s: float) -> None:
     few = planned_s(ENDINGS["blocks"], concatenated(described(path, FEW), 0)) / FEW
     many = planned_s(ENDINGS["blocks"], concatenated(described(path, MANY), 0)) / MANY

@@ -23,6 +23,7 @@ from hyperslab.report.summary import Summary, summarise
 from hyperslab.report.verdict import CIRCUMSTANCES, EXPLAINS, Verdict, judge
 from hyperslab.report.verdict.agreement import PULLS, RULES_OUT
 from hyperslab.trace import Span, Trace
+from tests.repetitions import repeats
 from tests.report.contradictions import assert_agreed, assert_sound
 from tests.report.made_traces import LOAD
 from tests.system.end_to_end.command import save
@@ -249,6 +250,9 @@ def real(job: tuple[hyperslab.Pipeline, Settings]) -> tuple[Trace, Summary, Verd
     return result.trace, result.summary, judge(result.trace, result.summary)
 
 
+@repeats(
+    "made runs are judged without contradiction: above; real ones: end_to_end/test_drawn_runs.py"
+)
 def test_many_real_runs_are_judged_without_contradiction(tmp_path: Path) -> None:
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         found = list(pool.map(real, [drawn(seed, tmp_path) for seed in range(REAL_RUNS)]))

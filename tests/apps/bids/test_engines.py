@@ -11,6 +11,7 @@ import pytest
 from tests.apps.bids.datasets import t1w
 from tests.apps.bids.heads import two_millimetres
 from tests.apps.bids.test_running import files_of
+from tests.repetitions import few
 from tests.system.clusters import dask, mpi, spark
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
@@ -55,7 +56,7 @@ def reference(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return extracted(home, tmp_path_factory.mktemp("made") / "serial", "serial")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", few(["dask-futures"], ENGINES, "brains are equal everywhere"))
 def test_equal_brains(home: Path, reference: Made, tmp_path: Path, engine: str) -> None:
     required(ENGINES[engine]())
     made = extracted(home, tmp_path / "out", engine)

@@ -13,6 +13,7 @@ import pytest
 from hyperslab.cli import bids_front
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
+from tests.repetitions import repeats
 from tests.system.end_to_end.command import ROOT, Finished, call, values_of
 
 COPY = "cp {t1w} {out}/{prefix}_copy.nii.gz"
@@ -32,6 +33,7 @@ def files_of(out: Path) -> list[str]:
     return sorted(str(path) for path in paths if not path.parts[0].startswith("."))
 
 
+@repeats("brains are equal on every engine: test_engines.py")
 def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
     home = make(tmp_path / "my data", t1w("1"), t1w("10", "a"), t1w("10", "b"), content=b"x" * 9)
     made = {}

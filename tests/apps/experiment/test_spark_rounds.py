@@ -14,6 +14,7 @@ from hyperslab.apps.experiment.spark_work import LEARNING, PAIRS, Rounds, Work, 
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.report.summary import Summary
 from hyperslab.storage.accounting import strace
+from tests.repetitions import repeats
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
@@ -27,30 +28,44 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_clients_leave_the_records_of_a_run_with_its_operations_on_files(tmp_path: Path) -> None:
+def played(out: Path, *more: str, **asked: float) -> Path:
+    """The records of groups that two clients make at a time."""
+    sizes = {"partitions": M, "reducers": R, "keys": KEYS, "threshold": 1, "scale": 1e-4}
+    params = sizes | {"clients": 2} | asked
+    given = [word for name, value in params.items() for word in ("--param", f"{name}={value}")]
+    line = ("spark-pairs", "group-by-worst", "--out", str(out), "--workers", "1", *given, *more)
+    done = run(*line)
+    assert done.returncode == 0, done.stderr
+    return out / ".hyperslab" / "run-0001"
+
+
+def test_clients_leave_the_records_of_a_run(tmp_path: Path) -> None:
+    required(spark.missing())
+    folder = played(tmp_path / "out", rounds=2, warmups=0)
+    numbers = json.loads((folder / "numbers.json").read_text())
+    assert 0 < numbers["round_min_s"] <= numbers["round_median_s"] <= numbers["round_max_s"]
+    assert Summary.load(folder / "summary.json").tasks == 2
+    [log] = (folder / "spark-events").iterdir()
+    assert '"spark.shuffle.sort.bypassMergeThreshold":"1"' in log.read_text()
+
+
+@repeats(
+    "operations on files are counted: test_reads.py; those of Spark are known: report/test_files.py"
+)
+def test_clients_leave_the_operations_on_files_of_a_run(tmp_path: Path) -> None:
     """Two at a time, whose shuffles are beyond the threshold: 2 M R opens, 3 M files for each."""
     required(spark.missing())
     required(strace.why_not())
-    out = tmp_path / "out"
-    sizes = {"partitions": M, "reducers": R, "keys": KEYS, "threshold": 1, "scale": 1e-4}
-    rounds = {"rounds": 2, "warmups": 1, "clients": 2}
-    given = [w for name, value in (sizes | rounds).items() for w in ("--param", f"{name}={value}")]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     where = ("--scratch", str(scratch), "--count-files")
-    done = run("spark-pairs", "group-by-worst", "--out", str(out), "--workers", "1", *given, *where)
-    assert done.returncode == 0, done.stderr
-    folder = out / ".hyperslab" / "run-0001"
+    folder = played(tmp_path / "out", *where, rounds=2, warmups=1)
     numbers = json.loads((folder / "numbers.json").read_text())
-    assert 0 < numbers["round_min_s"] <= numbers["round_median_s"] <= numbers["round_max_s"]
     assert {"round_sd_s", "round_first_s", "round_last_s"} < numbers.keys()
     shuffles = 2 * (2 + 1)
     assert numbers["shuffle_opens"] == shuffles * 2 * M * R
     assert numbers["shuffle_read_opens"] == numbers["shuffle_opens"]
     assert numbers["shuffle_creates"] == shuffles * 3 * M
-    assert Summary.load(folder / "summary.json").tasks == 2
-    [log] = (folder / "spark-events").iterdir()
-    assert '"spark.shuffle.sort.bypassMergeThreshold":"1"' in log.read_text()
     assert list(scratch.iterdir()) == []
 
 

@@ -19,9 +19,13 @@ from hyperslab.apps.files.counting import numbers_by
 from hyperslab.report.files.numbers import FileNumbers
 from hyperslab.storage.accounting import strace
 from tests.formats.files import ROOT
+from tests.repetitions import repeats
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
+pytestmark = repeats(
+    "operations on files are counted: experiment/test_reads.py; Spark's known: report/test_files.py"
+)
 M, R, MORE = 4, 5, 12
 THRESHOLD = 8
 

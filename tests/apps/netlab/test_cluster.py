@@ -108,6 +108,9 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     assert network["usage"]["bound"] == usage.bound
 
 
+@repeats(
+    "a program in a laboratory is measured: above; what workers say: engines/test_dask_messages.py"
+)
 def test_an_idle_cluster_says_that_it_lives(cluster: Cluster, tmp_path: Path) -> None:
     usage, numbers, _ = program(cluster, tmp_path / "out", "idle", idle_s=3)
     assert numbers["heartbeat_interval_s"] == pytest.approx(0.5, rel=0.5)
@@ -236,7 +239,7 @@ def test_run_in_a_laboratory(
     assert registry.recorded() == before
 
 
-@repeats("a cluster is started in a laboratory: Dask's, and ranks of MPI")
+@repeats("a cluster is started in a laboratory: Dask's")
 def test_spark_is_started_by_commands_too(records: Path) -> None:
     """Its check says that the master has heard of all workers."""
     require("emulator")
@@ -250,6 +253,9 @@ def test_spark_is_started_by_commands_too(records: Path) -> None:
         assert all(map(_lives, made.processes))
 
 
+@repeats(
+    "a run in a laboratory is right: of Dask, above; ranks on other hosts: engines/test_mpi.py"
+)
 def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path: Path) -> None:
     """The driver's mpiexec enters the nodes, whose links carry what ranks say to each other."""
     require("emulator")

@@ -28,6 +28,7 @@ from hyperslab.report.verdict import judge
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.trace import Trace
 from tests.network.lab.labs import TOLERANT, require, spec
+from tests.repetitions import repeats
 from tests.system.end_to_end.command import AS_INSTALLED, succeed
 
 EVEN = (
@@ -91,6 +92,7 @@ def test_a_slow_node(even: Cluster, tmp_path: Path) -> None:
     assert any("times slower than the median" in one for one in told)
 
 
+@repeats("a slow link is told: of a node, above; of either direction: machine/test_links.py")
 def test_a_slow_direction_of_the_scheduler(even: Cluster, tmp_path: Path) -> None:
     change(even.lab, "scheduler", OneWay(rate="10Mbit"), "up")
     (sentence,) = answer(even, tmp_path)
@@ -186,6 +188,7 @@ def _as_of_idle_processors(folder: Path) -> Records:
     return load_records(folder)
 
 
+@repeats("even links are blamed for nothing: above, where they are probed")
 def test_even_links_are_not_what_limited_a_run(cluster: Cluster, tmp_path: Path) -> None:
     """Short runs, and such as compute, are told nothing about their links."""
     records, lines = rounds(cluster, tmp_path / "out", array=200, chunk=100, rounds=1)

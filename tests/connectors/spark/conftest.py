@@ -44,6 +44,7 @@ def _session() -> Any:
     patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), old))))
     settings = {
+        "spark.python.daemon.module": "tests.connectors.spark.daemon",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
     }

@@ -22,6 +22,7 @@ from benchmarks.spark_slopes import Line, Load, fit, line, ratio
 from benchmarks.spark_ways import BLOCKS, H5PY, H5SPARK, ROWS, slab_rows
 from hyperslab.errors import FormatError, UsageError
 from tests.formats.files import ROOT
+from tests.repetitions import few
 
 SUBMITTED_MS = 1_000_000
 FEW = 4
@@ -225,7 +226,7 @@ def test_many_small_files_hold_numbers_of_their_own(tmp_path: Path) -> None:
     assert {values[0, 0] for values in found} == set(range(30))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", few([2], [1, 2], "every value is read beside Spark"))
 def test_the_processes_beside_spark_read_every_value(tmp_path: Path, ranks: int) -> None:
     from benchmarks.reader_process import ReaderProcess
     from benchmarks.spark_reader import MpiReader

@@ -79,6 +79,7 @@ def source(folder: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return values
 
 
+@repeats("tables are read and written by the same source: test_table.py, test_write_tables.py")
 def test_spark_connect(tmp_path: Path) -> None:
     values = source(tmp_path)
     said = run(CONNECT, tmp_path)

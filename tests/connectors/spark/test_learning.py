@@ -26,8 +26,8 @@ SPOILT: Mapping[str, Callable[[Any], Any]] = {
 "Results that are a little off; those of other workloads are numbers that are made larger."
 
 
-SHORT = ("pearson", "pic")
-"""Workloads that take few jobs of Spark: all are loaded, run and held against what is right by the
+SHORT = ("pearson",)
+"""One that takes few jobs of Spark: all are loaded, run and held against what is right by the
 same code, and differ in the call of MLlib.
 """
 

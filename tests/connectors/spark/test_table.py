@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from hyperslab.connectors.spark.datasource import HyperslabSource
 from hyperslab.errors import HyperslabError
 from tests.connectors.spark import arrays
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 
 DTYPES = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 
@@ -200,6 +200,7 @@ def test_what_is_refused_is_said_in_a_sentence(
         source.reader(source.schema()).partitions()
 
 
+@repeats("what is refused is said: above; as Spark asks for it: test_every_dtype_to_its_ends")
 def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros((4, 3))

@@ -85,9 +85,7 @@ def test_nothing_stays_mounted_when_there_is_no_program(tmp_path: Path) -> None:
     assert not [one for one in mounts() if one.mount_point == str(tmp_path)]
 
 
-@repeats(
-    "operations of Spark are counted and told of: tests/apps/files, tests/report/test_files.py"
-)
+@repeats("operations are counted: experiment/test_reads.py; told of: report/test_files.py")
 def test_a_shuffle_on_a_metadata_server_is_told_what_to_do(in_memory: Path, tmp_path: Path) -> None:
     required(strace.why_not())
     required(spark.missing())

@@ -15,7 +15,7 @@ import pytest
 from hyperslab.cli import main
 from hyperslab.errors import UsageError
 from hyperslab.machine.built import Built
-from hyperslab.storage.emulation import program, registry
+from hyperslab.storage.emulation import network, program, registry
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.removing import remove
 from hyperslab.storage.emulation.settings import Settings
@@ -26,6 +26,15 @@ RUST = Path(__file__).parents[3] / "rust"
 def require_program() -> None:
     """Build the program of tiers if nobody has; skip the test where none can be mounted."""
     require_mounting(program.PROGRAM)
+
+
+def require_network() -> None:
+    """Skip the test where no network file system can be made."""
+    require_program()
+    try:
+        network.require()
+    except UsageError as why:
+        pytest.skip(str(why))
 
 
 @functools.cache

@@ -1,9 +1,8 @@
-"""What fio measures at the same points, in turns with us."""
+"""What fio measures at the same points, in turns with us: nobody else may run meanwhile."""
 
 from __future__ import annotations
 
 import shutil
-import socket
 import statistics
 import tempfile
 import time
@@ -13,16 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.probing import fio
 from hyperslab.storage.probing.bench import Bench, Setting
 from hyperslab.storage.probing.clients import Clients
 from hyperslab.storage.probing.folder import own_folder
-from hyperslab.storage.probing.measuring import probe
-from hyperslab.storage.probing.preparing import Effort, Options
 from hyperslab.storage.probing.records import Compared, Measured
-from hyperslab.storage.tiers.tier import Tier
 from tests.repetitions import few
 from tests.storage.emulation.tiers import mounted
 
@@ -68,8 +63,8 @@ def in_memory() -> Iterator[Path]:
 
 
 POINTS = [("read-cold", 1), ("read-cold", 2), ("write", 2), ("write-direct", 2)]
-FEW = [("read-cold", 2), ("write-direct", 2)]
-"Reads and writes; writes through the page cache are compared on a disk."
+FEW = [("write-direct", 2)]
+"Writes past the page cache; those through it, and reads, are compared on a disk."
 
 
 @needs_fio
@@ -103,8 +98,11 @@ def as_slept(seconds: float) -> float:
     return statistics.median(slept)
 
 
+KINDS = ["cold", "direct"]
+
+
 @needs_fio
-@pytest.mark.parametrize("kind", ["cold", "direct"])
+@pytest.mark.parametrize("kind", few(["direct"], KINDS, "both find the latency of a tier"))
 def test_both_find_the_latency_of_a_tier(in_memory: Path, kind: str) -> None:
     is_direct = kind == "direct"
     with ExitStack() as stack:
@@ -129,8 +127,11 @@ def agree_on(found: Compared, asked: float) -> bool:
     return found.agrees and found.fio.median == pytest.approx(asked, rel=0.05)
 
 
+ON_DISK = [("read-cold", 2), ("write", 2), ("write-direct", 1)]
+
+
 @needs_fio
-@pytest.mark.parametrize(("what", "clients"), [("read-cold", 2), ("write", 2), ("write-direct", 1)])
+@pytest.mark.parametrize(("what", "clients"), few(ON_DISK[:2], ON_DISK, "fio measures the same"))
 def test_fio_measures_the_same(tmp_path: Path, what: str, clients: int) -> None:
     with own_folder(tmp_path) as folder, Clients(folder, 1) as processes:
         bench = Bench(folder, processes, 0.2, drops_caches=False)
@@ -151,32 +152,3 @@ def agrees(found: Compared) -> bool:
     low, high = min(found.fio.values), max(found.fio.values)
     margin = OF_WRITES * found.fio.median
     return low - margin <= found.ours.median <= high + margin
-
-
-@needs_fio
-def test_a_probe_tells_both(tmp_path: Path) -> None:
-    tier = Tier(str(tmp_path), socket.gethostname(), "ssd", device="8:0")
-    options = Options(4 * 2**20, Effort(0.01, 2, 2, 60.0), most_clients=1, with_fio=True)
-    found = probe(tmp_path, tier, options, lambda done, total: None)
-    assert {one.what for one in found.compared} >= {"write", next(iter(found.latency))}
-    assert all(len(one.fio.values) == len(one.ours.values) == 2 for one in found.compared)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_program_that_does_not_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fio, "_LIMIT_S", 0.01)
-    with pytest.raises(HyperslabError, match=r"has not ended within 0.01 s: see whether"):
-        fio._run(["sleep", "10"], ())
-
-
-def test_without_fio_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fio, "PROGRAM", "no-fio-here")
-    with pytest.raises(UsageError, match="Debian package fio"):
-        fio.require()
-
-
-def test_the_spread_of_fio_decides() -> None:
-    fios = Measured((90.0, 100.0, 110.0))
-    assert Compared("write", 1, 1, Measured((109.0,)), fios).agrees
-    assert Compared("write", 1, 1, Measured((111.0,)), fios).agrees
-    assert not Compared("write", 1, 1, Measured((112.0,)), fios).agrees

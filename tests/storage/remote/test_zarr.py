@@ -28,7 +28,7 @@ from tests.examples import examples
 from tests.formats import zarr_rows
 from tests.formats.matrix import Row
 from tests.formats.zarr_made import make
-from tests.repetitions import each_value, few
+from tests.repetitions import each_value, few, repeats
 from tests.storage.remote.conftest import BUCKET, S3
 from tests.storage.remote.server import Server
 from tests.storage.remote.zarr_stores import KINDS, by_zarr, put
@@ -119,8 +119,13 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
     assert peak[0] <= reading.read_peak(source, slab, threads=threads) + OF_THE_SERVER
 
 
+SEVERAL = [row for row in ROWS if len(row.arrays) > 1]
+LISTED = [SEVERAL[0], SEVERAL[-1]]
+"Of either version of Zarr, with and without consolidated metadata."
+
+
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if len(row.arrays) > 1], ids=lambda row: row.name
+    "row", few(LISTED, SEVERAL, "a store elsewhere lists its arrays"), ids=lambda row: row.name
 )
 def test_what_a_store_holds(row: Row, s3: S3, web: Server, tmp_path: Path) -> None:
     """By its consolidated metadata, else by listing, which a web server does not do."""
@@ -192,6 +197,7 @@ def test_a_volume_goes_there_and_is_the_same(is_sharded: bool, s3: S3, tmp_path:
     assert call("diff", image, url, *options).code == 1
 
 
+@repeats("workers read what is elsewhere: test_processes.py")
 def test_worker_processes_read_it(s3: S3, tmp_path: Path) -> None:
     path = KINDS["sharded"](tmp_path / "a")
     url, options = put(s3, path, "workers.zarr")
@@ -207,7 +213,8 @@ def test_worker_processes_read_it(s3: S3, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "stats.json").read_text())["sum"] == by_zarr(path).sum()
     given = [f"--storage-option={name}={value}" for name, value in options.items()]
     done = command(
-        "run", "increment", url, "-o", tmp_path / "more", "--workers", 2, "--keep", "volume", *given
+        *("run", "increment", url, "-o", tmp_path / "more", "--engine", "threads"),
+        *("--keep", "volume", *given),
     )
     assert done.returncode == 0, done.stderr
     (made,) = (tmp_path / "more").glob("workers*")

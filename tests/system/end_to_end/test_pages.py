@@ -13,6 +13,7 @@ import pytest
 
 import hyperslab
 from tests.apps.bids.heads import two_millimetres
+from tests.repetitions import repeats
 from tests.system.clusters import dask, mpi
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import (
@@ -148,6 +149,7 @@ def test_inputs(desk: Desk) -> None:
     assert "remedy     --halo 8,8,8,0, with which" in said
 
 
+@repeats("apps on BIDS datasets: apps/bids/test_running.py, apps/bids/containers/test_podman.py")
 def test_bids(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
     """With a head of an eighth of the voxels."""
     head = two_millimetres(tmp_path_factory.mktemp("head")).path

@@ -96,7 +96,7 @@ STAGING = ["processes", "gnu-parallel", "mpi"]
 "Engines on this host whose tasks are in processes of their own."
 
 
-@pytest.mark.parametrize("engine", few(["processes", "mpi"], STAGING, "engines stage alike"))
+@pytest.mark.parametrize("engine", few(["processes"], STAGING, "engines stage alike"))
 def test_engines_stage_alike(tmp_path: Path, engine: str) -> None:
     if engine == "mpi":
         pytest.importorskip("mpi4py")

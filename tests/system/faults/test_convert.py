@@ -113,13 +113,10 @@ MOMENTS = (
     ("parts", "after 1"),  # of the first part, which is written as a file of its own
     ("parts", "before -1"),
 )
-OF_EACH = (
-    ("chunks", "before 1"),
-    ("store", "after 1"),
-    ("split", "before 3"),
-    ("parts", "after 1"),
-)
-"A moment of each form of writing."
+OF_EACH = (("store", "after 1"), ("split", "before 3"))
+"""A folder, and several files, whose names change one after the other; that of a single file
+changes at once. test_commit.py has what a commit meets.
+"""
 
 
 @pytest.mark.parametrize(("kind", "moment"), few(OF_EACH, MOMENTS, "old file or new one"))

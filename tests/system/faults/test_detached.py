@@ -22,6 +22,7 @@ from hyperslab.driver.submission import load_records
 from hyperslab.engines.slurm import commands, submitted
 from hyperslab.report.progress import Quiet
 from hyperslab.testing.functions import executions
+from tests.repetitions import few
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
@@ -275,7 +276,10 @@ def test_ctrl_c_gives_the_jobs_back(tmp_path: Path, cluster: slurm.Slurm) -> Non
     assert not (out / SUBMISSION / "jobs.json").exists()
 
 
-@pytest.mark.parametrize("is_cancelled", [False, True])
+GIVEN_BACK = "jobs are given back: by who goes on, and by who cancels, above"
+
+
+@pytest.mark.parametrize("is_cancelled", few([False], [False, True], GIVEN_BACK))
 def test_jobs_of_a_killed_driver_are_given_back(
     tmp_path: Path, cluster: slurm.Slurm, is_cancelled: bool
 ) -> None:

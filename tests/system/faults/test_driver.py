@@ -19,7 +19,7 @@ import pytest
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.journal import load_partials
 from hyperslab.testing.functions import executions
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
@@ -118,6 +118,7 @@ def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -
     }
 
 
+@repeats("a run is resumed after kills: of a map, above; reductions: engines/test_processes.py")
 def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> None:
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(3)
     arguments, kills = job(tmp_path, "COUNTED_TOTAL"), 2

@@ -154,6 +154,7 @@ def test_a_killed_driver_ends_its_jobs_on_other_hosts(tmp_path: Path) -> None:
         await_gone(left)
 
 
+@repeats("hosts that answer no more stop a run: engines/test_gnu_parallel.py, of a silent one")
 def test_a_host_that_is_lost_stops_the_run(tmp_path: Path) -> None:
     with host(tmp_path) as there:
         place = ("--connect", "ssh:2/node")

@@ -96,6 +96,7 @@ def check(
     assert sum(span.nbytes for span in result.trace.spans if span.kind == "read") >= 128 * MIB
 
 
+@repeats("memory of a map: on threads of workers, and of real values, below")
 def test_a_map(volume: str, base_nbytes: int, tmp_path: Path) -> None:
     check(
         workloads.build("increment", Pipeline(volume), {}).write(tmp_path / "out"),

@@ -179,6 +179,7 @@ def test_no_rank_outlives_its_driver(tmp_path: Path, number: signal.Signals) -> 
     assert "Traceback" not in said
 
 
+@repeats("a run that has lost a rank goes on, above; reductions are resumed by TestMpi")
 def test_a_reduction_is_resumed_after_a_kill(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = counted(tmp_path, "COUNTED_TOTAL", "--workers", 3)

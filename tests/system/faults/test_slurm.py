@@ -11,6 +11,7 @@ import pytest
 from hyperslab.engines.slurm import submitted
 from hyperslab.plan.journal import Tail
 from hyperslab.trace import Slot
+from tests.repetitions import few
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
@@ -120,7 +121,7 @@ WHY = {
 "What is said of a job by who ends it: the kernel ends what takes the memory, Slurm all of it."
 
 
-@pytest.mark.parametrize("memory", list(WHY))
+@pytest.mark.parametrize("memory", few([slurm.BY_SLURM], WHY, "a job without memory is named"))
 def test_a_job_that_takes_too_much_memory_is_named(tmp_path: Path, memory: str) -> None:
     required(slurm.missing())
     if memory == slurm.BY_KERNEL and slurm.missing_groups():

@@ -27,6 +27,9 @@ def one_sleeper(block: Array, slab: Hyperslab) -> Array:
     return block
 
 
+@repeats(
+    "tiny tasks are named: of made runs, tests/report; how runs are planted: the other verdicts"
+)
 def test_tiny_tasks_are_named_with_their_length() -> None:
     pipeline = hyperslab.Pipeline(np.zeros((12_000, 4))).reduce(TOTAL)
     verdict = naming("engine-overhead", lambda: verdict_of(pipeline, blocks=12_000))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.apps.bids.containers.podman import IMAGE, Podman
 from tests.apps.bids.datasets import make, t1w
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.end_to_end.command import Finished, call
 from tests.system.faults.command import Running, await_that, hyperslab, running
 
@@ -193,6 +193,7 @@ def test_all_that_might_remove_a_container_is_killed(
     assert podman.containers() == []
 
 
+@repeats("no container outlives its driver: of each level, above")
 def test_the_driver_of_both_levels_dies(podman: Podman, home: Path, tmp_path: Path) -> None:
     """The container of the group level ends with it."""
     out = tmp_path / "out"
