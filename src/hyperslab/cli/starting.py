@@ -11,8 +11,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -25,13 +28,49 @@ RARELY_USED = "urllib.request"
 "Module that nibabel imports to open a URL: with its HTTP and TLS a third of nibabel's import."
 
 
+_filling = RLock()
+
+
 class Later(ModuleType):
-    """A module that is imported when something of it is asked for."""
+    """A module that is executed when something of it is asked for, and then one like others."""
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        super().__init__(spec.name)
+        self.__spec__ = spec
+        self.__loader__ = spec.loader
+        self.__file__ = spec.origin
+        self.__package__ = spec.parent
 
     def __getattr__(self, name: str) -> Any:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
+        with _filling:
+            if type(self) is Later:
+                self._fill()
+        return getattr(self, name)
+
+    def _fill(self) -> None:
+        kind: type[ModuleType] = ModuleType
+        self.__class__ = _Filled
+        try:
+            assert self.__spec__ is not None
+            assert self.__spec__.loader is not None
+            self.__spec__.loader.exec_module(self)
+        except BaseException:
+            kind = Later
+            raise
+        finally:
+            object.__setattr__(self, "__class__", kind)
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        return import_module, (self.__name__,)
+
+
+class _Filled(Later):
+    """One that is being executed."""
+
+    def __getattr__(self, name: str) -> Any:
+        with _filling:  # others wait until it is
+            pass
+        return ModuleType.__getattribute__(self, name)
 
 
 def begin() -> None:
@@ -47,9 +86,9 @@ def begin() -> None:
 def _put_off(name: str) -> None:
     """Let a module be imported when it is used."""
     package, _, word = name.partition(".")
-    module = Later(name)
-    module.__spec__ = find_spec(name)
-    sys.modules[name] = module
+    spec = find_spec(name)
+    assert spec is not None
+    sys.modules[name] = module = Later(spec)
     setattr(import_module(package), word, module)
 
 

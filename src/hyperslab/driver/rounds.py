@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperslab.driver import resume, unseen
 from hyperslab.driver.directory import save_status
@@ -31,6 +32,9 @@ from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
 from hyperslab.plan.task import Job, Outcome, Task, retried, with_prior
 from hyperslab.report.failures import Failed, failed
 from hyperslab.report.progress import Count, Progress
+
+if TYPE_CHECKING:
+    from hyperslab.report.slices import Pictured
 
 POLL_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
@@ -65,6 +69,10 @@ class Rounds:
         self.haste = Haste(options.fail_fast, lambda: 1)
         self.done = set(prepared.done)
         self.goes_on = False
+        self.is_ready_to_end: Future[None] | None = None
+        "Once this has come to something; None where nobody gets ready beforehand."
+        self.of_input: Future[Sequence[Pictured] | None] | None = None
+        "Picture of the input, where it is drawn before the end."
         self._job: Job | None = None
         self._polled_at = self._saved_at = 0.0
 
@@ -97,7 +105,16 @@ class Rounds:
             if not (left := resume.lacking(self.inherited, stage.tasks)):
                 break
             self._run_round(self.engine, left, steps, merge, last=True)
+        self._require_ready_to_end()
         return conclude(fold, resume.whole_partials(self.inherited, stage.tasks))
+
+    def _require_ready_to_end(self) -> None:
+        """Wait until nothing is imported beside what is called next, which may be the user's, and
+        may fork. Raises what getting ready has come to.
+        """
+        if self.is_ready_to_end is not None and self.of_input is not None:
+            wait([self.of_input])
+            self.is_ready_to_end.result()
 
     def _again(self, task: Task) -> Task:
         """A task for another attempt: alone on its host where memory was not enough for it and

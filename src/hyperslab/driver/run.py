@@ -12,14 +12,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hyperslab import engines
-from hyperslab.driver import preindex, replaced, resume
+from hyperslab.driver import beforehand, preindex, replaced, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_status
 from hyperslab.driver.haste import EndsEarly
@@ -141,10 +141,6 @@ class Driver(Rounds):
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
         self.traffic: Traffic | None = None
-        self.of_input: Sequence[Pictured] | None = None
-        "Picture of the input, where that was drawn before the end."
-        self.is_ready_to_end: Future[None] | None = None
-        "Once this has come to something; None where nobody gets ready beforehand."
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
@@ -186,6 +182,7 @@ class Driver(Rounds):
         """Run every stage, and keep the records however that ends."""
         try:
             self._run_stages()
+            self._require_ready_to_end()
             self._save_value()
         except BaseException as reason:
             self._stopped(reason)
@@ -371,9 +368,8 @@ class Driver(Rounds):
             self._look_at_storage()
             self._start()
             return
-        beside = ThreadPoolExecutor(1)
-        self.is_ready_to_end = beside.submit(self._get_ready_to_end)
-        beside.shutdown(wait=False)
+        parts = (self._get_ready_to_end, self._picture_of_input)
+        self.is_ready_to_end, self.of_input = beforehand.begun(parts)
         self._start()
 
     def _start(self) -> None:
@@ -384,12 +380,19 @@ class Driver(Rounds):
 
     def _get_ready_to_end(self) -> None:
         """Do what may be done before the end: most of it is to import what only that needs."""
+        self._look_at_storage()
+
         from hyperslab.driver import submission
 
-        self._look_at_storage()
-        plan = self.plan.record()
-        self.provenance = submission.provenance(plan, self.options.engine)
-        self.of_input = submission.get_ready(self.options.report, plan)
+        submission.get_ready(self.options.report)
+        self.provenance = submission.provenance(self.plan.record(), self.options.engine)
+
+    def _picture_of_input(self) -> Sequence[Pictured] | None:
+        from hyperslab.driver.pictured import of_input
+
+        if not self.options.report:
+            return None
+        return of_input(self.plan.record())
 
     def _look_at_storage(self) -> None:
         from hyperslab.driver.probed import used_storage
@@ -458,7 +461,7 @@ class Driver(Rounds):
             self.options.report,
             ended_early,
             self.traffic,
-            self.of_input,
+            beforehand.found(self.of_input),
         )
         why = {"ended_early": ended_early, "why_stopped": self.why_stopped}
         save_status(self.folder, self.state, {**self._counts(), **why})

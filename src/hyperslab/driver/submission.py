@@ -86,19 +86,13 @@ class Records:
     "Picture of the input, where that was drawn before the end; None where it was not."
 
 
-def get_ready(has_page: bool, plan: Mapping[str, Any]) -> Sequence[Pictured] | None:
-    """Do what `save_records` would do, and takes long: import, and draw the picture of the input,
-    where there is to be a page.
-    """
+def get_ready(has_page: bool) -> None:
+    """Import what `save_records` needs, and the page where there is to be one."""
     for name in OF_RECORDS:
         import_module(name)
-    if not has_page:
-        return None
-    for name in OF_PAGE:
-        import_module(name)
-    from hyperslab.driver.pictured import of_input
-
-    return of_input(plan)
+    if has_page:
+        for name in OF_PAGE:
+            import_module(name)
 
 
 class Saved(NamedTuple):

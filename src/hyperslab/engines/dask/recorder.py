@@ -57,8 +57,10 @@ that ends with its process.
 """
 _SHARED = "hyperslab_recorder"
 "Attribute of Dask's class of connections that holds what is shared in a process."
-_ENDS = "_hyperslab_ends"
-"Attribute of a connection that holds its ends and its conversation."
+_ENDS = "_hyperslab_ends_2"
+"""Attribute of a connection that holds its ends and its conversation. It outlives a recorder, and
+another version may record next: it gets another name whenever these are held otherwise.
+"""
 _INSIDE = "inproc://"
 _NOWHERE = "unknown:0"
 "Address of an end of which nothing can be said."

@@ -76,8 +76,8 @@ class Worker:
 
     def serve(self, example: str) -> None:
         """Obey the parent until it goes away."""
-        self._send("ready")
         _get_ready(example)
+        self._send("ready")
         while True:
             match self._connection.recv():
                 case Join() as join:
