@@ -218,8 +218,8 @@ ENGINES = [
     Mutant(
         "srun lets ranks wait for one that has died",
         "src/hyperslab/engines/mpi/ranks.py",
-        "env={**environment(options), **mpiexec.ENDING},",
-        "env=environment(options),",
+        "env={**environment(options.slot_cpus), **mpiexec.ENDING},",
+        "env=environment(options.slot_cpus),",
         "tests/engines/test_mpiexec.py::test_srun_is_told_to_end_all_ranks_with_one",
     ),
 ]
