@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
+from hyperslab import cli
 from hyperslab.cli.ahead import _number, _value, worker_ahead
 
 
@@ -35,3 +37,21 @@ def test_a_flag_means_what_it_says_last() -> None:
     assert _number(words, "--workers") is None
     assert _number(words[:6], "--workers") == 2
     assert _number(words, "--threads") is None
+
+
+@contextmanager
+def _interrupting(words: Sequence[str]) -> Iterator[None]:
+    raise KeyboardInterrupt
+    yield
+
+
+def test_who_interrupts_it_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "worker_ahead", _interrupting)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "stats", "a.nii", "-o", "out"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.endswith(
+        "interrupted: run the same command with --resume to continue\n"
+    )

@@ -91,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         BrokenPipeError
     ):  # whoever read our output has gone, as `head` does: nothing is left to say
         code = TROUBLE if verb == ["diff"] else FAILED
-    except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
+    # the last resort says what happened, and where
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         sentence, code = _sentence(error, _to_continue(given))
         if not (_is_of_the_line(error) and leave_to_the_first(given)):
             with told_if_heard():
@@ -102,12 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _is_of_the_line(error: Exception) -> bool:
+def _is_of_the_line(error: BaseException) -> bool:
     """Whether an error is one of the command line, and none that this host may have for itself."""
     return isinstance(error, (WRONG_ARGUMENTS, UsageError)) and not isinstance(error, MissingExtra)
 
 
-def _tell_error(error: Exception, sentence: str, debug: bool) -> None:
+def _tell_error(error: BaseException, sentence: str, debug: bool) -> None:
     if debug:
         print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
     print(
@@ -125,11 +126,11 @@ def _to_continue(given: Sequence[str]) -> str:
     return ": run the same command with --resume to continue"
 
 
-def _sentence(error: Exception, to_continue: str) -> tuple[str, int]:
+def _sentence(error: BaseException, to_continue: str) -> tuple[str, int]:
     """What to say about an error, and the exit status; `to_continue` ends that of Ctrl-C."""
     if isinstance(error, WRONG_ARGUMENTS):
         return _wrong_arguments(error), USAGE
-    if isinstance(error, Interrupted | typer.Abort):
+    if isinstance(error, Interrupted | typer.Abort | KeyboardInterrupt):
         return f"interrupted{to_continue}", INTERRUPTED
     if isinstance(error, HyperslabError):
         return str(error), USAGE if isinstance(error, UsageError) else FAILED
@@ -142,7 +143,7 @@ def _sentence(error: Exception, to_continue: str) -> tuple[str, int]:
     )
 
 
-def _wrong_arguments(error: Exception) -> str:
+def _wrong_arguments(error: BaseException) -> str:
     """What typer says about wrong arguments, and where to read about the right ones."""
     text = str(getattr(error, "format_message", error.__str__)())
     context = getattr(error, "ctx", None)
