@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,23 @@ def test_a_file_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
             _fail(path)
         assert path.read_bytes() == b"before"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_who_sweeps_takes_nothing_away_from_who_begins_to_write(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    is_done = threading.Event()
+
+    def sweep_all_the_time() -> None:
+        while not is_done.is_set():
+            sweep(page)
+
+    sweeper = threading.Thread(target=sweep_all_the_time)
+    sweeper.start()
+    try:
+        for number in range(200):
+            with replacement(page) as file:
+                file.write(str(number))
+            assert page.read_text() == str(number)
+    finally:
+        is_done.set()
+        sweeper.join()

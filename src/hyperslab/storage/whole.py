@@ -7,7 +7,7 @@ import glob
 import gzip
 import io
 import os
-import threading
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -41,7 +41,7 @@ def replacement(path: Path) -> Iterator[TextIO]:
     """A file to write UTF-8 text to, which is renamed to `path` when the block ends; with gzip for
     a name in .gz.
     """
-    writer = f"{os.getpid()}.{threading.get_native_id()}"  # two threads may write at a time
+    writer = secrets.token_hex(8)  # two hosts may write at a time
     temporary = path.with_name(f".{path.name}.{writer}{_PARTIAL}")
     with _held(temporary) as raw, appearing(path, temporary):
         with _text_to(raw, path.suffix == ".gz") as file:
@@ -68,11 +68,19 @@ def _held(temporary: Path) -> BinaryIO:
     """A new file that nobody sweeps away while it is open."""
     while True:
         file = temporary.open("wb")
-        with suppress(OSError):  # a file system without locks, where nothing is swept either
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(file.fileno()).st_nlink:
+        if _is_locked(file) and os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()
+        file.close()  # somebody sweeps it away in this moment
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks, where nothing is swept either
+    return True
 
 
 def sweep(path: Path) -> None:
