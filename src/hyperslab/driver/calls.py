@@ -2,6 +2,8 @@
 
 - a whole is in the hands of one call at a time: who wants one that is another call's waits
 - a call takes all that it wants at once, or nothing, so that no two wait for each other
+- nobody waits for anything while others wait for a turn to look: workers that do not leave keep
+  those who want what these were at, and no others
 - each has a submission with a lock, a manifest and a journal of its own; nobody else writes there
 - who owns the directory, as the group level does, runs beside no call, and no call beside it
 - a call reads of earlier submissions those that have tried what it wants, however many there are:
@@ -18,19 +20,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from hyperslab.blocks.gathering import Tell
-from hyperslab.driver import vacancy
-from hyperslab.driver.directory import CLAIMS, PLAN, RunDirectory
+from hyperslab.driver import detached, vacancy
+from hyperslab.driver.directory import CLAIMS, LEDGER, PLAN, RunDirectory, end_workers
 from hyperslab.driver.resume import tried_wholes
 from hyperslab.driver.sweeping import sweep_submission
 from hyperslab.errors import DamagedRecord, OutputBusy
+from hyperslab.storage import fence
 from hyperslab.storage.claims import Claims
 from hyperslab.storage.recordfile import load_record, save_record
 
-LEDGER = "calls.json"
 POLL_S = 0.5
+WAITING = ".waiting"
+"What all hold together that wait for others, so that they are known to be there."
 _NAMED = 3
 
 
@@ -69,9 +74,9 @@ class Ledger:
     """What the submissions of a directory have tried, and who was under way."""
 
     newest: int = 0
-    "Number of the newest submission that was looked at."
+    "The highest number of a submission so far, which may be gone: no other gets it."
     open: tuple[int, ...] = ()
-    "Numbers of those that were under way then."
+    "Numbers of those that were under way then, or had workers that were."
     tried: Mapping[str, Sequence[int]] = field(default_factory=dict)
     "Submissions that have tried a whole, oldest first, by its name."
     done: Mapping[str, int] = field(default_factory=dict)
@@ -126,22 +131,40 @@ def begun(directory: RunDirectory, purpose: Purpose, tell: Tell) -> Iterator[Cal
 
 
 def _begin(directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell) -> Call:
-    is_told = False
+    watch = _turn_watch(directory)
+    has_waited = False
     while True:
-        with claims.alone():
+        with claims.alone(watch):
             if not claims.is_any_taken():
-                directory.forget_cancel()
+                if not has_waited:
+                    directory.forget_cancel()
                 purpose.tidy()
-            ledger = _looked_at(directory, claims, tell)
-            _require_usable(directory, ledger, purpose)
+            seen = _looked_at(directory, claims)
+            _require_usable(directory, seen.ledger, purpose)
             taken = _taken(claims, purpose.wanted)
-            if not taken:
-                return _taking(directory, claims, ledger, purpose)
-            save_ledger(directory, ledger)
-        if not is_told:
+            left = _concerning(directory, seen.left, purpose.wanted)
+            if not (taken or left):
+                return _taking(directory, claims, seen.ledger, purpose)
+            save_ledger(directory, seen.ledger)
+            claims.share(WAITING)
+        directory.await_workers_of(left, tell)
+        if taken and not has_waited:
             tell(f"waiting    for another call that works on {_listed(taken)} in {directory.out}")
-            is_told = True
+        has_waited = True
         _await(directory, claims, taken)
+
+
+def _turn_watch(directory: RunDirectory) -> Callable[[], None]:
+    """What ends the waiting for a turn to look where calls are cancelled from now on; what earlier
+    ones were asked may be there still.
+    """
+    before = directory.asked_to_cancel_at()
+
+    def watch() -> None:
+        if directory.asked_to_cancel_at() != before:
+            directory.require_not_cancelled()
+
+    return watch
 
 
 def _taking(directory: RunDirectory, claims: Claims, ledger: Ledger, purpose: Purpose) -> Call:
@@ -150,13 +173,14 @@ def _taking(directory: RunDirectory, claims: Claims, ledger: Ledger, purpose: Pu
         claims.take(one.name)
         if one.within:
             claims.share(one.within)
-    folder = directory.new_folder()
-    claims.take(folder.name)
+    folder = _new_folder(directory, claims, ledger)
+    claims.give_back(WAITING)
     number = directory.number_of(folder)
+    others = range(ledger.newest + 1, number)  # of whom nobody has known
     ledger = replace(
         ledger,
-        newest=max(ledger.newest, number),
-        open=(*ledger.open, number),
+        newest=number,
+        open=(*ledger.open, *others, number),
         template=purpose.template,
     )
     save_ledger(directory, ledger)
@@ -164,6 +188,21 @@ def _taking(directory: RunDirectory, claims: Claims, ledger: Ledger, purpose: Pu
     folders = tuple(map(directory.folder_of, before))
     own = replace(directory, call=folder.name, before=folders)
     return Call(own, frozenset(ledger.done))
+
+
+def _new_folder(directory: RunDirectory, claims: Claims, ledger: Ledger) -> Path:
+    """A folder with a number that no other call has had, held by this one. Raises OSError."""
+    for number in count(ledger.newest + 1):
+        folder = directory.folder_of(number)
+        if not claims.take(folder.name):
+            continue
+        try:
+            folder.mkdir()
+        except FileExistsError:  # which this host does not see yet
+            claims.give_back(folder.name)
+        else:
+            return folder
+    raise AssertionError("numbers do not end")
 
 
 def _taken(claims: Claims, wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -182,26 +221,75 @@ def _await(directory: RunDirectory, claims: Claims, taken: Sequence[Wanted]) -> 
     while _taken(claims, taken):
         directory.require_not_cancelled()
         time.sleep(POLL_S)
+    directory.require_not_cancelled()  # as those were, perhaps
 
 
-def _looked_at(directory: RunDirectory, claims: Claims, tell: Tell) -> Ledger:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What somebody has found who has looked at the submissions."""
+
+    ledger: Ledger
+    left: tuple[Path, ...]
+    "Submissions that have ended, and workers of which are at their tasks still."
+
+
+def _looked_at(directory: RunDirectory, claims: Claims) -> _Seen:
     """The ledger with all that has ended since somebody has looked; no worker of it writes any
-    more. Raises OutputBusy, DamagedRecord.
+    more. Raises OutputBusy for a run that was left to jobs, DamagedRecord.
     """
     ledger = load_ledger(directory)
-    folders = dict(directory.numbered())
-    new = [number for number in folders if number > ledger.newest]
+    newest = _last_number(directory, claims, ledger)
     going_on: list[int] = []
-    for number in sorted({*ledger.open, *new}):
+    left: list[Path] = []
+    for number in sorted({*ledger.open, *range(ledger.newest + 1, newest + 1)}):
         folder = directory.folder_of(number)
         if claims.is_taken(folder.name):
             going_on.append(number)
-        elif number in folders:
-            directory.await_workers_of([folder], tell)
+        elif not folder.is_dir():
+            continue  # of a call that was refused
+        elif _is_ended(directory, folder):
             sweep_submission(folder)
             ledger = _with(ledger, directory, number)
-    # numbers of folders that are gone are given again
-    return replace(ledger, newest=max(folders, default=0), open=tuple(going_on))
+        else:
+            left.append(folder)
+            going_on.append(number)
+    return _Seen(replace(ledger, newest=newest, open=tuple(going_on)), tuple(left))
+
+
+def _last_number(directory: RunDirectory, claims: Claims, ledger: Ledger) -> int:
+    """The highest number of a submission. What another host has made may not be listed here yet,
+    and is found by its name.
+    """
+    number = max((ledger.newest, *(listed for listed, _ in directory.numbered())))
+    while _is_known(directory.folder_of(number + 1), claims):
+        number += 1
+    return number
+
+
+def _is_known(folder: Path, claims: Claims) -> bool:
+    return claims.is_taken(folder.name) or folder.is_dir()
+
+
+def _is_ended(directory: RunDirectory, folder: Path) -> bool:
+    """End what goes on of a submission without a driver; whether all its workers have left it.
+    Raises OutputBusy where it was left to jobs.
+    """
+    detached.require_not_left(directory, folder)
+    end_workers(folder)
+    return fence.is_left(folder, 0)
+
+
+def _concerning(
+    directory: RunDirectory, folders: Iterable[Path], wanted: Sequence[Wanted]
+) -> list[Path]:
+    """Submissions that were to make some of what is wanted. Raises DamagedRecord."""
+    names = {name for one in wanted for name in (one.name, one.within)}
+    found = []
+    for folder in folders:
+        plan = directory.plan_of(folder) or {"wholes": ()}
+        if any(whole["name"] in names for whole in plan["wholes"]):
+            found.append(folder)
+    return found
 
 
 def _with(ledger: Ledger, directory: RunDirectory, number: int) -> Ledger:
@@ -223,6 +311,8 @@ def _require_usable(directory: RunDirectory, ledger: Ledger, purpose: Purpose) -
         return
     if not purpose.resumes:
         raise vacancy.holds_earlier(directory, purpose.verb)
+    if ledger.done:
+        return  # with which the plan is compared
     if ledger.open and ledger.template not in ("", purpose.template):
         raise OutputBusy(
             f"{directory.out} is in use by calls that make something else, by"

@@ -43,11 +43,16 @@ def going_on(directory: RunDirectory) -> JobsLeft | None:
     """The jobs to which the newest submission was left, as long as they may go on with it; None
     where there are none.
     """
-    folders = directory.submissions()
-    if not folders:
+    newest = directory.newest()
+    if newest is None:
         return None
-    left = engines.jobs_left(folders[-1])
-    if left is None or not may_end(folders[-1], left):
+    return going_on_with(newest)
+
+
+def going_on_with(folder: Path) -> JobsLeft | None:
+    """The same for one submission."""
+    left = engines.jobs_left(folder)
+    if left is None or not may_end(folder, left):
         return None
     return left
 
@@ -81,7 +86,14 @@ def has_ended(folder: Path) -> bool:
 
 def require_none(directory: RunDirectory) -> None:
     """Raise OutputBusy for a directory whose run was left to jobs that may go on with it."""
-    left = going_on(directory)
+    newest = directory.newest()
+    if newest is not None:
+        require_not_left(directory, newest)
+
+
+def require_not_left(directory: RunDirectory, folder: Path) -> None:
+    """The same for one submission."""
+    left = going_on_with(folder)
     if left is not None:
         raise OutputBusy(
             f"{directory.out} is in use by a run that was left to jobs ({left.told}): 'hyperslab"

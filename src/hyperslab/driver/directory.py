@@ -57,6 +57,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -75,7 +76,7 @@ LEAVE_LIMIT_S = 60.0
 PLAN = "plan.json"
 _PREFIX = "run-"
 "How names of folders of submissions begin."
-LOCK, CLAIMS, CANCEL = "lock", "claims", "cancel"
+LOCK, CLAIMS, LEDGER, CANCEL = "lock", "claims", "calls.json", "cancel"
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 RunState = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
@@ -251,7 +252,7 @@ class RunDirectory:
 
     def new_folder(self) -> Path:
         """A folder for another submission, which nobody else has. Raises OSError."""
-        number = max((number for number, _ in self.numbered()), default=0) + 1
+        number = self._last_number() + 1
         while True:
             folder = self.folder_of(number)
             try:
@@ -261,12 +262,22 @@ class RunDirectory:
             else:
                 return folder
 
+    def _last_number(self) -> int:
+        """The highest number that a submission has had, whose folder may be gone: calls remember
+        it.
+        """
+        there = [number for number, _ in self.numbered()]
+        with suppress(FileNotFoundError, DamagedRecord):
+            there.append(load_record(self.top / LEDGER, "")["newest"])
+        return max(there, default=0)
+
     def secure(self, folder: Path) -> None:
         """Wait until the journal of a submission is on storage, and the names above its records.
         Raises OSError.
         """
         journal = folder / "journal"
-        places = (journal, folder, self.root, self.out, self.out.parent)
+        above = (self.root, self.top, self.out, self.out.parent)
+        places = dict.fromkeys((journal, folder, *above))
         with ThreadPoolExecutor() as beside:  # the storage then waits once for several
             waiting = [beside.submit(renaming.synchronise, file) for file in journal.iterdir()]
             waiting += [beside.submit(renaming.synchronise, one, only_names=True) for one in places]
@@ -340,8 +351,7 @@ class RunDirectory:
     def await_workers_of(self, folders: Sequence[Path], tell: Callable[[str], None]) -> None:
         """The same for some submissions, whose drivers have ended. Raises OutputBusy."""
         for folder in folders:
-            fence.end(folder)
-            engines.end_jobs(folder)
+            end_workers(folder)
         for folder in folders:
             if not fence.is_left(folder, 0):
                 tell(
@@ -364,6 +374,13 @@ class RunDirectory:
         if self.is_cancelled():
             raise RunStopped("the run was cancelled", "the same command with --resume continues it")
 
+    def asked_to_cancel_at(self) -> int:
+        """When somebody has asked last, by the clock of the storage, in ns; 0 where nobody has."""
+        try:
+            return (self.top / CANCEL).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
     def ask_to_cancel(self) -> None:
         (self.top / CANCEL).touch()
 
@@ -373,6 +390,12 @@ class RunDirectory:
     def forget_cancel(self) -> None:
         """Let nothing be left of what earlier runs were asked; nobody else may run now."""
         (self.top / CANCEL).unlink(missing_ok=True)
+
+
+def end_workers(folder: Path) -> None:
+    """Let no worker of a submission, whose driver has ended, begin or write anything any more."""
+    fence.end(folder)
+    engines.end_jobs(folder)
 
 
 def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> None:

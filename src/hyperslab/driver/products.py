@@ -15,7 +15,7 @@ from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import discard, part_folders, remove_stale
 from hyperslab.driver import replaced
 from hyperslab.driver.committed import RECORD, committed, note
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import LEDGER, RunDirectory
 from hyperslab.driver.manifest import MANIFEST, vouched_for
 from hyperslab.errors import AGAIN, HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
@@ -89,7 +89,7 @@ class Products:
         replaced.note(directory, parts, there)
         for path in leftovers(directory.out, directory.files):
             remove_stale(path)
-        records = [directory.root / name for name in (RECORD, PUBLISHED, MANIFEST)]
+        records = [directory.root / name for name in (RECORD, PUBLISHED, MANIFEST, LEDGER)]
         for path in (*directory.submissions(), *records, directory.waiting):
             remove(path)
         if self._blocks:

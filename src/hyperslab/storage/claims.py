@@ -14,7 +14,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +27,8 @@ _ALONE = 0
 "Byte of whoever looks at all claims; names have others."
 _ONE, _ALL = 1, 0
 "Lengths of a range: one byte, or all from its start on."
+_FIRST_PAUSE_S, _PAUSE_S = 0.005, 0.5
+"How long somebody waits for a turn before another try, at first and at most."
 
 
 class Claims:
@@ -47,6 +50,10 @@ class Claims:
         """Hold a name together with others who share it; whether nobody held it alone."""
         return self._is_set(fcntl.F_RDLCK, _byte_of(name))
 
+    def give_back(self, name: str) -> None:
+        """Hold a name no more."""
+        self._free(_byte_of(name))
+
     def is_taken(self, name: str) -> bool:
         """Whether somebody else holds a name, alone or together with others."""
         return self._is_held(fcntl.F_WRLCK, _byte_of(name), _ONE)
@@ -60,13 +67,23 @@ class Claims:
         return self._is_held(fcntl.F_WRLCK, _ALONE + 1, _ALL)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """A block in which nobody else looks at claims and takes some; waits for that."""
-        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLKW, _range(fcntl.F_WRLCK, _ALONE, _ONE))
+    def alone(self, watch: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """A block in which nobody else looks at claims and takes some; waits for that.
+
+        `watch` is called meanwhile now and then; what it raises ends the waiting.
+        """
+        pause_s = _FIRST_PAUSE_S
+        while not self._is_set(fcntl.F_WRLCK, _ALONE):
+            watch()
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S)
         try:
             yield
         finally:
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, _ALONE, _ONE))
+            self._free(_ALONE)
+
+    def _free(self, start: int) -> None:
+        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, start, _ONE))
 
     def _is_set(self, kind: int, start: int) -> bool:
         try:
