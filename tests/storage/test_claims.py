@@ -66,3 +66,22 @@ def test_one_looks_at_a_time(path: Path, ours: Claims) -> None:
         seen.append("ours")
     other.join()
     assert seen == ["ours", "theirs"]
+
+
+def test_who_waits_for_a_turn_can_stop(path: Path, ours: Claims) -> None:
+    def watch() -> None:
+        raise InterruptedError
+
+    stopped = pytest.raises(InterruptedError)
+    with closing(Claims(path)) as theirs, ours.alone(), stopped, theirs.alone(watch):
+        pass
+    assert not ours.is_any_taken()
+
+
+def test_a_name_that_is_given_back(path: Path, ours: Claims) -> None:
+    with closing(Claims(path)) as theirs:
+        assert theirs.take("sub-1")
+        assert theirs.take("sub-2")
+        theirs.give_back("sub-1")
+        assert ours.take("sub-1")
+        assert not ours.take("sub-2")

@@ -30,7 +30,7 @@ from hyperslab.driver.resume import tried_wholes
 from hyperslab.driver.sweeping import sweep_submission
 from hyperslab.errors import DamagedRecord, OutputBusy
 from hyperslab.storage import fence
-from hyperslab.storage.claims import Claims
+from hyperslab.storage.claims import Claims, is_any_taken
 from hyperslab.storage.recordfile import load_record, save_record
 
 POLL_S = 0.5
@@ -324,6 +324,16 @@ def _forget_unbegun(folder: Path) -> None:
     """Remove the records of a call that was refused before it had a plan."""
     if not (folder / PLAN).exists():
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def under_way(directory: RunDirectory) -> list[Path]:
+    """Submissions of calls that go on, oldest first."""
+    place = directory.root / CLAIMS
+    if not is_any_taken(place):
+        return []
+    with closing(Claims(place)) as claims:
+        folders = map(directory.folder_of, load_ledger(directory).open)
+        return [folder for folder in folders if claims.is_taken(folder.name)]
 
 
 def load_ledger(directory: RunDirectory) -> Ledger:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
-from hyperslab.driver import cleaning, detached, verification
+from hyperslab.driver import calls, cleaning, detached, verification
 from hyperslab.driver.directory import RunDirectory, RunState, load_status, save_status
 from hyperslab.driver.sweeping import sweep
 from hyperslab.driver.verification import Compared
@@ -66,11 +66,21 @@ class Status:
 
 
 def status(out: str | os.PathLike[str]) -> Status:
-    """What the newest run in a directory is doing, or how it ended. Raises UsageError for none,
-    DamagedRecord.
+    """What the newest run in a directory is doing, or how it ended: of calls at the same time the
+    newest one that goes on. Raises UsageError for none, DamagedRecord.
     """
     directory = RunDirectory.of(out)
-    folder = directory.latest()
+    return _status_of(directory, _followed(directory))
+
+
+def _followed(directory: RunDirectory) -> Path:
+    """The submission that people hear of. Raises UsageError for none."""
+    newest = directory.latest()
+    return next(reversed(calls.under_way(directory)), newest)
+
+
+def _status_of(directory: RunDirectory, folder: Path) -> Status:
+    out = directory.place
     last: dict[str, Any] = load_status(folder) or {"state": "running", "tasks": 0, "done": 0}
     own = RunDirectory.of_submission(folder.absolute()) or directory
     alive = own.is_owned()
@@ -150,13 +160,26 @@ class _News:
 
 def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Status:
     """Wait until the run in a directory ends, wherever it goes on, or cannot go on; how it ended.
+    Of calls at the same time all have to end: how the first one ended that was not done, if any.
     Where nobody can be asked about its jobs, and it records nothing for UNKNOWN_LIMIT_S, it may go
     on. Raises UsageError for none, DamagedRecord.
     """
     progress = progress or Quiet()
-    folder = RunDirectory.of(out).latest()
+    directory = RunDirectory.of(out)
+    folder = _followed(directory)
+    ended = _wait_for(directory, folder, progress)
+    seen = {folder}
+    while others := [one for one in calls.under_way(directory) if one not in seen]:
+        another = _wait_for(directory, others[-1], progress)
+        seen.add(others[-1])
+        if ended.state == "done":
+            ended = another
+    return ended
+
+
+def _wait_for(directory: RunDirectory, folder: Path, progress: Progress) -> Status:
     tail = Tail(folder)
-    now = status(out)
+    now = _status_of(directory, folder)
     began = time.monotonic()
     done = {outcome.task for outcome in tail.poll() if outcome.status == "done"}
     counted = max(now.done, len(done))  # some may have ended since
@@ -173,7 +196,7 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
                 done.add(outcome.task)
                 progress.advance(sum(p.nbytes for p in outcome.phases if p.kind == "read"))
         if time.monotonic() > look_at or detached.has_ended(folder):
-            now = news.take(status(out))
+            now = news.take(_status_of(directory, folder))
             pause_s = LOOK_SHARE * (time.monotonic() - began)
             look_at = time.monotonic() + min(max(pause_s, LEAST_LOOK_S), MOST_LOOK_S)
     progress.end()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.apps.bids import running
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.running import Asked, run_participants, select
 from hyperslab.apps.bids.template import template_app
@@ -230,6 +231,13 @@ def test_a_call_that_is_refused_leaves_no_records(home: Path, out: Path, app: Ap
     with pytest.raises(OutputBusy, match="differs in the command"):
         one_by_one(home, out, template_app(COPY.replace("_copy", "_other")), "10")
     assert sorted((out / ".hyperslab").glob("run-*")) == before
+
+
+def test_no_participant_during_the_group_level(home: Path, out: Path, app: App) -> None:
+    one_by_one(home, out, app, "1")
+    with running._idle(out), pytest.raises(OutputBusy, match="is in use by"):
+        one_by_one(home, out, app, "2")
+    one_by_one(home, out, app, "2")
 
 
 def test_outputs_that_are_gone_are_made_again(home: Path, out: Path, app: App) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -186,18 +187,30 @@ def run_group(
     """Put together what the brain app has found in every participant. Raises UsageError where some
     are missing, unless these may be, and OutputBusy where some are being looked for.
     """
-    _require_idle(Path(out))
-    group = gathered(selection, out, allow_missing)
-    save_group(group, Path(out))
-    return group
+    with _idle(Path(out)):
+        group = gathered(selection, out, allow_missing)
+        save_group(group, Path(out))
+        return group
 
 
-def _require_idle(out: Path) -> None:
-    if RunDirectory(out).is_owned():
+@contextmanager
+def _idle(out: Path) -> Iterator[None]:
+    """A block in which no participant is worked on. Raises OutputBusy where one is."""
+    directory = RunDirectory(out)
+    if not directory.root.is_dir():  # and so no call: one does not begin among files of others
+        yield
+        return
+    try:
+        lock = directory.own()
+    except OutputBusy:
         raise OutputBusy(
             f"{out}: participants are being worked on there: wait until these calls have ended"
-            f" ('hyperslab status {out}'), and ask for the group level again"
-        )
+            f" ('hyperslab wait {out}'), and ask for the group level again"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def gathered(
