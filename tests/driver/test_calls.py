@@ -46,12 +46,12 @@ def planned(*names: str) -> dict[str, Any]:
     return {"wholes": wholes}
 
 
-def purpose(*names: str, template: str = "true", tidy: Callable[[], None] = int) -> Purpose:
-    return Purpose(tuple(map(Wanted, names)), template, resumes=True, verb="bids", tidy=tidy)
-
-
 def quiet(_: str) -> None:
     """Nobody listens."""
+
+
+def purpose(*names: str, template: str = "true", tidy: Callable[[str], None] = quiet) -> Purpose:
+    return Purpose(tuple(map(Wanted, names)), template, resumes=True, verb="bids", tidy=tidy)
 
 
 def end(call: Call, state: directory.RunState) -> None:
@@ -91,6 +91,18 @@ def test_submissions_that_are_not_listed_yet(
         assert call.directory.call == "run-0004"
         assert calls.load_ledger(records).open == (4,)
     assert all((folder / fence.ENDED).exists() for folder in folders)
+
+
+def test_what_the_dead_have_left_is_removed(records: RunDirectory) -> None:
+    """Also while others work; nothing is asked about those who have said how they ended."""
+    tidied: list[str] = []
+    with begun(records, purpose("sub-1", tidy=tidied.append), quiet):
+        assert tidied == ["", "run-0001"]
+        submission(records, 3, "sub-3")
+        submission(records, 4, "sub-4")
+        save_status(records.folder_of(4), "failed", {})
+        with begun(records, purpose("sub-2", tidy=tidied.append), quiet):
+            assert tidied == ["", "run-0001", "run-0003"]
 
 
 def test_a_run_that_was_left_to_jobs(records: RunDirectory) -> None:

@@ -277,9 +277,9 @@ def _asked(
     return replace(asked, filter_file="", joins_sessions=True)
 
 
-def _tidy(contained: Container | None, out: Path, options: Options) -> None:
+def _tidy(contained: Container | None, out: Path, options: Options, call: str = "") -> None:
     if contained is not None:
-        remove_left_containers(contained, out, options)
+        remove_left_containers(contained, out, options, call)
 
 
 def _app(named: str, brain_extractor: str, invocation: str) -> App:

@@ -39,7 +39,7 @@ WAITING = ".waiting"
 _NAMED = 3
 
 
-def _nothing() -> None:
+def _nothing(_: str) -> None:
     """There is nothing to tidy."""
 
 
@@ -65,8 +65,10 @@ class Purpose:
     "Whether it goes on with earlier runs."
     verb: str
     "Verb of the command line, for messages."
-    tidy: Callable[[], None] = _nothing
-    "What is done first where no other call is under way, while none can begin."
+    tidy: Callable[[str], None] = _nothing
+    """What removes all that a submission has left whose driver was killed, by its name; with ''
+    what all have left, where no other call is under way. No call can begin meanwhile.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,8 @@ def _begin(directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell
             if not claims.is_any_taken():
                 if not has_waited:
                     directory.forget_cancel()
-                purpose.tidy()
-            seen = _looked_at(directory, claims)
+                purpose.tidy("")
+            seen = _looked_at(directory, claims, purpose.tidy)
             _require_usable(directory, seen.ledger, purpose)
             taken = _taken(claims, purpose.wanted)
             left = _concerning(directory, seen.left, purpose.wanted)
@@ -233,7 +235,7 @@ class _Seen:
     "Submissions that have ended, and workers of which are at their tasks still."
 
 
-def _looked_at(directory: RunDirectory, claims: Claims) -> _Seen:
+def _looked_at(directory: RunDirectory, claims: Claims, tidy: Callable[[str], None]) -> _Seen:
     """The ledger with all that has ended since somebody has looked; no worker of it writes any
     more. Raises OutputBusy for a run that was left to jobs, DamagedRecord.
     """
@@ -248,6 +250,8 @@ def _looked_at(directory: RunDirectory, claims: Claims) -> _Seen:
         elif not folder.is_dir():
             continue  # of a call that was refused
         elif _is_ended(directory, folder):
+            if not detached.has_ended(folder):
+                tidy(folder.name)
             sweep_submission(folder)
             ledger = _with(ledger, directory, number)
         else:

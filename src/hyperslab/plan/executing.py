@@ -196,7 +196,7 @@ def _values(
         "work": str(places.work),
         "index": str(task.id),
         "slot": str(number_of(served(), commands.threads)),
-        "attempt": places.name,
+        "attempt": f"{Path(commands.folder).name}.{places.name}",
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.driver.directory import LEDGER
 from hyperslab.plan.settings import Settings
 from hyperslab.storage import renaming
 from tests.repetitions import few
@@ -115,7 +116,10 @@ def test_fewer_blocks_and_other_kinds_leave_nothing_of_the_earlier_run(mine: Pat
     succeed(*line(mine, "-o", "out"))
     assert len(outputs(out)) == 3
     few = ("run", f"{mine}:scaled", ANATOMICAL, "--engine", "serial", "-q", "-o", "out")
+    ledger = out / ".hyperslab" / LEDGER
+    ledger.touch()  # what calls have known of runs that are gone then
     succeed(*few, "--blocks", "1x1x2", "--overwrite")
+    assert not ledger.exists()
     assert len(outputs(out)) == 2
     assert made(out, 1)
     succeed("run", f"{mine}:total", *few[2:], "--overwrite")

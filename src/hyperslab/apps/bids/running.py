@@ -95,12 +95,12 @@ def run_participants(
     progress: Progress | None = None,
     then: Sequence[CommandTask] = (),
     allow_missing: bool = False,
-    tidy: Callable[[], None] = lambda: None,
+    tidy: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Run an app over every unit, into a dataset of derivatives whose description is written when
     all have ended; what has failed is in the result. `then` are the commands of the group level,
     which begin when all units are done, or with `allow_missing` when all have ended. `tidy` removes
-    what earlier runs have left, where nobody runs.
+    what a submission has left whose driver was killed, by its name, and with '' what all have left.
 
     Without a group level, other calls may run other units into the same directory meanwhile
     (`driver.calls`). Raises UsageError before anything starts, and what `run_commands` raises.
@@ -110,7 +110,7 @@ def run_participants(
     _require_outside(selection, Path(out))
     work = _Work(selection, asked_for, app, Path(local_folder(out)))
     if then:
-        tidy()
+        tidy("")
         result = _run_alone(work, options, progress, then, allow_missing)
     else:
         result = _run_beside(work, options, progress or Quiet(), tidy)
@@ -168,7 +168,7 @@ def _run_alone(
 
 
 def _run_beside(
-    work: _Work, options: Options, progress: Progress, tidy: Callable[[], None]
+    work: _Work, options: Options, progress: Progress, tidy: Callable[[str], None]
 ) -> Result:
     """Run units that no other call has in its hands, in a directory that others may use, too."""
     pipeline = commanded(work.tasks(work.units), options, work.title, work.template)

@@ -7,11 +7,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+from hyperslab.driver.directory import CLAIMS
+from hyperslab.storage.claims import Claims
 from tests.apps.bids.containers.podman import IMAGE, Podman
 from tests.apps.bids.datasets import make, t1w
 from tests.repetitions import few, repeats
@@ -171,7 +174,7 @@ def test_the_driver_dies(
 def test_all_that_might_remove_a_container_is_killed(
     podman: Podman, home: Path, tmp_path: Path
 ) -> None:
-    """What is left then goes when the run is resumed."""
+    """What is left then goes when the run is resumed, also while others work there."""
     make(home, "asleep", content=f"2{os.getpid()}".encode())
     out = tmp_path / "out"
     with running(*line_of(home, out)) as run:
@@ -187,7 +190,9 @@ def test_all_that_might_remove_a_container_is_killed(
         run.wait()
     assert len(podman.containers()) == 2
     (home / "asleep").unlink()
-    done = hyperslab(*line_of(home, out, "--resume"))
+    with closing(Claims(out / ".hyperslab" / CLAIMS)) as others:
+        assert others.take("sub-9")
+        done = hyperslab(*line_of(home, out, "--resume"))
     assert done.returncode == 0, done
     assert visible(out) == ["dataset_description.json", *RESULTS]
     assert podman.containers() == []

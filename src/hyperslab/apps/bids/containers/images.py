@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hyperslab.apps.bids.containers.runtimes import LABEL, RUNTIMES, Container
+from hyperslab.apps.bids.containers.runtimes import (
+    LABEL,
+    NAME_OF_CALL,
+    RUNTIMES,
+    Container,
+)
 from hyperslab.errors import UsageError
 from hyperslab.machine import asking
 
@@ -68,14 +73,17 @@ def require_usable(asked: Container, is_here: bool = True) -> Container:
     raise refusals[0]
 
 
-def remove_left(asked: Container, out: str) -> None:
-    """Remove containers of a run into the same directory whose processes were all killed. Raises
-    UsageError where the runtime does not answer.
+def remove_left(asked: Container, out: str, call: str = "") -> None:
+    """Remove containers of runs into the same directory whose processes were all killed; `call` is
+    the name of one of their submissions, '' means all. Raises UsageError where the runtime does not
+    answer.
     """
     if asked.facts.takes_files:
         return
-    wanted = f"--filter=label={LABEL}={out}"
-    listed = _asked(asked.runtime, "ps", "--all", "--quiet", wanted)
+    wanted = [f"--filter=label={LABEL}={out}"]
+    if call:
+        wanted.append(f"--filter=name={NAME_OF_CALL.format(call=call)}")
+    listed = _asked(asked.runtime, "ps", "--all", "--quiet", *wanted)
     if listed.returncode:
         said = asking.last_line(listed)
         raise UsageError(f"--container: {asked.runtime} cannot be asked: {said}")

@@ -64,13 +64,18 @@ def container_app(asked: Container, out: str) -> App:
     )
 
 
-def remove_left_containers(asked: Container, out: str | os.PathLike[str], options: Options) -> None:
-    """Remove containers that an earlier run into the same directory has left, all of whose
-    processes were killed. Raises UsageError where the runtime does not answer.
+def remove_left_containers(
+    asked: Container, out: str | os.PathLike[str], options: Options, call: str = ""
+) -> None:
+    """Remove containers that earlier runs into the same directory have left, all of whose
+    processes were killed: those of one submission, which is known to have ended, or of all where
+    nobody runs. Raises UsageError where the runtime does not answer.
     """
     folder = os.path.abspath(out)
-    if run_here(options) and not RunDirectory(Path(folder)).is_owned():
-        remove_left(asked, folder)
+    if not run_here(options):
+        return
+    if call or not RunDirectory(Path(folder)).is_owned():
+        remove_left(asked, folder, call)
 
 
 def generated_by(asked: Container) -> dict[str, Any]:
