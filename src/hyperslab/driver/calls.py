@@ -134,7 +134,7 @@ def begun(directory: RunDirectory, purpose: Purpose, tell: Tell) -> Iterator[Cal
 
 def _begin(directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell) -> Call:
     watch = _turn_watch(directory)
-    has_waited = False
+    has_waited = is_told = False
     while True:
         with claims.alone(watch):
             if not claims.is_any_taken():
@@ -150,8 +150,9 @@ def _begin(directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell
             save_ledger(directory, seen.ledger)
             claims.share(WAITING)
         directory.await_workers_of(left, tell)
-        if taken and not has_waited:
+        if taken and not is_told:
             tell(f"waiting    for another call that works on {_listed(taken)} in {directory.out}")
+            is_told = True
         has_waited = True
         _await(directory, claims, taken)
 

@@ -92,7 +92,7 @@ def test_the_words_of_each_runtime(
     if runtime in OF_DAEMONS:
         assert first[place - 1] == IDENTITY
         assert own[0:2] == ["--rm", "--pull=never"]
-        assert own[2].startswith("--name=hyperslab-0.0.")
+        assert own[2].startswith("--name=hyperslab-run-0001.0.0.")
         assert own[3] == f"--label=hyperslab.out={out}"
         assert own[2] not in second
     else:
@@ -166,7 +166,7 @@ def test_both_levels_in_one_run(runtime: str, home: Path, programs: Path, tmp_pa
     assert mounts["/out/sub-10"] == f"{out}/sub-10:ro"
     assert mounts["/out"].startswith(f"{out}/.hyperslab/run-0001/private/2.0.")
     names = [word for word in last if word.startswith("--name=")]
-    assert all(name.startswith("--name=hyperslab-2.0.") for name in names)
+    assert all(name.startswith("--name=hyperslab-run-0001.2.0.") for name in names)
     assert bool(names) == (runtime in OF_DAEMONS)
 
 
