@@ -86,3 +86,12 @@ def test_a_shared_name_that_was_given_up(tmp_path: Path, app: App) -> None:
         assert calls("1", image).ok
         assert calls.shared() == "sub-10"
         assert calls.problems() == []
+
+
+def test_a_file_beside_the_description_that_an_app_makes(tmp_path: Path) -> None:
+    """It stays as the app has made it."""
+    own = template_app(BOTH.replace("shared.txt", ".bidsignore"))
+    calls = Calls(tmp_path, replace(own, writes_of_dataset=True))
+    assert calls("1", "shared").ok
+    assert (calls.out / ".bidsignore").read_text() == "sub-1\n"
+    assert calls.problems() == []
