@@ -295,9 +295,9 @@ class _Earlier:
 
     def __init__(self) -> None:
         self.named: dict[str, int | None] = {}
-        "Of files that have their names."
+        "Owners of names that were given."
         self.staged: dict[str, int | None] = {}
-        "Of those that may have them."
+        "Owners of names that may have been given."
         self._of_task: dict[int, set[str]] = {}
 
     def note(self, task: int | None, outcome: Outcome) -> None:
