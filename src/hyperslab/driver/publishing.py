@@ -231,10 +231,12 @@ class Publishing:
         if written.path not in self._firsts:
             ready.replace(final)  # which is no folder
             return
-        if not _is_late(ready, final):
-            ready.replace(final)
+        try:
+            renaming.rename(ready, final, overwrite=False)
+        except FileExistsError:  # somebody else was first
+            ready.unlink()
+        else:
             self._firsts.discard(written.path)
-        ready.unlink(missing_ok=True)  # rename(2) leaves it where both are names of one file
 
     def _drop(self, names: Iterable[str]) -> None:
         """Remove what a task had made that was done again, and does not make any more."""
@@ -258,17 +260,6 @@ def _owns(task: Task, name: str) -> bool:
     """Whether no other task may make a file of this name."""
     assert task.command is not None
     return task.command.owns(name)
-
-
-def _is_late(ready: Path, final: Path) -> bool:
-    """Whether somebody has given a name before; a second name of the file says so in one step."""
-    try:
-        os.link(ready, final)
-    except FileExistsError:
-        return True
-    except OSError:  # of a file system without such names, where two may give one at a time
-        return False
-    return False
 
 
 def _require_whole(far: Path, written: Written) -> None:
