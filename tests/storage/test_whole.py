@@ -72,3 +72,13 @@ def test_who_sweeps_takes_nothing_away_from_who_begins_to_write(tmp_path: Path) 
     finally:
         is_done.set()
         sweeper.join()
+
+
+def test_two_write_the_same_file(tmp_path: Path) -> None:
+    """As processes of the same number may, in containers on two hosts: the last one stays."""
+    path = tmp_path / "page.html"
+    with replacement(path) as one, replacement(path) as other:
+        other.write("first to end")
+        one.write("last to end")
+    assert path.read_text() == "last to end"
+    assert list(tmp_path.iterdir()) == [path]

@@ -22,14 +22,25 @@ def load_manifest(directory: RunDirectory) -> dict[str, Any]:
     DamagedRecord.
 
     Of a directory in which calls have ended since, what these have written takes the place of what
-    is said there of the same blocks.
+    is said there of the same blocks; the number of tasks is that of the last one.
+    """
+    if directory.call:
+        return _manifest_in(directory, directory.root)
+    return _joined([manifest for _, manifest in manifests(directory)])
+
+
+def manifests(directory: RunDirectory) -> list[tuple[Path, dict[str, Any]]]:
+    """Submissions that have something to say of what is there, oldest first, and their manifests;
+    {} for one that has none: the last run that had the directory to itself, if there was one, and
+    all that have begun since. Raises DamagedRecord.
     """
     own = _manifest_in(directory, directory.root)
-    if directory.call:
-        return own
     seen = own.get("runs", 0)
     since = [path for number, path in directory.numbered() if number > seen]
-    return _joined([own, *(_manifest_in(directory, path) for path in since)])
+    found = [(path, _manifest_in(directory, path)) for path in since]
+    if own:
+        found.insert(0, (directory.folder_of(seen), own))
+    return found
 
 
 def _manifest_in(directory: RunDirectory, folder: Path) -> dict[str, Any]:
@@ -54,10 +65,8 @@ def _joined(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by_block: dict[str, list[dict[str, Any]]] = {}
     for one in found:
         by_block |= _by_block(one)
-    missing = found[-1]["tasks"] - found[-1]["done"]
     outputs = [entry for entries in by_block.values() for entry in entries]
-    done = len(by_block)
-    return {**found[-1], "tasks": done + missing, "done": done, "outputs": outputs}
+    return {**found[-1], "outputs": outputs}
 
 
 def _by_block(manifest: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

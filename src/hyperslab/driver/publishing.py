@@ -9,8 +9,10 @@ The driver alone does that, behind the tasks, so that nobody has to lock names:
   make of them is left out
 - what a task that is done again makes takes the place of all that it had made before
 
-Whose names are is known from the journals, which say what a task has made before it is named. Held
-by tests/apps/commands.
+Whose names are is known from the journals, which say what a task has made before it is named. A
+call, beside which others write, reads some of them only: a file that is there and is none of its
+own belongs to another one, or to nobody. Held by tests/apps/commands and
+tests/apps/bids/test_shared_names.py.
 """
 
 from __future__ import annotations
@@ -41,16 +43,24 @@ _PIECE_NBYTES = 8 * 1024**2
 class Publishing:
     """The names in the output directory of one submission, and who they belong to."""
 
-    def __init__(self, out: Path, folder: Path, inherited: Iterable[Inherited]) -> None:
-        """`folder` is that of the submission."""
+    def __init__(
+        self, out: Path, folder: Path, inherited: Iterable[Inherited], is_call: bool = False
+    ) -> None:
+        """`folder` is that of the submission; `is_call` says that others write to `out`, too."""
         self._out = out
         self._private = folder / PRIVATE
-        self._owners = _owners(inherited)
+        self._is_call = is_call
+        earlier = _earlier(inherited, is_call)
+        self._owners = earlier.named
+        self._unsure: dict[int, set[str]] = {}
+        "Names that earlier attempts at a task may have given, and another call as well."
+        if is_call:
+            self._unsure = _names_of_tasks(earlier.staged)
+        else:
+            self._owners = earlier.staged | earlier.named
         self._names = _names_of_tasks(self._owners)
         self._firsts: set[str] = set()
-        "Names that are given unless somebody else gives them first, as another call may."
-        self._late: set[str] = set()
-        "Names among them that somebody else has given."
+        "Names to be given unless somebody else gives them first, as another call may."
         self._lock = threading.Lock()
 
     def deliver(self, job: Job, task: Task, outcome: Outcome) -> tuple[Written, ...]:
@@ -70,8 +80,11 @@ class Publishing:
                 else:
                     self._fetch(place / written.path, written)
         finally:
-            late = self._given_up(task)
-        made = tuple(one for one in made if one.path not in late)
+            not_given = self._given_up(task)
+        for name in not_given:
+            if _owns(task, name):
+                raise self._is_of_others(name)
+        made = tuple(one for one in made if one.path not in not_given)
         if not is_private:
             _settle_names(self._out, made)
         self._drop(earlier)
@@ -90,13 +103,15 @@ class Publishing:
         OutputBusy.
         """
         with self._lock:
+            self._adopt(task)
             made = tuple(one for one in written if not self._is_there_already(task, one.path))
             names = {one.path for one in made}
             for name in sorted(names):
                 self._require_free(task, name)
             before = self._names.get(task.id, set())
             earlier = before - names
-            self._firsts |= {name for name in names - before if not _owns(task, name)}
+            new = names - before
+            self._firsts |= {name for name in new if self._is_call or not _owns(task, name)}
             self._names[task.id] = names
             for name in names:
                 self._owners[name] = task.id
@@ -104,17 +119,25 @@ class Publishing:
                 del self._owners[name]
         return made, earlier
 
+    def _adopt(self, task: Task) -> None:
+        """Let names be the task's that an earlier attempt may have given, but for those that others
+        may have as well: these may have been first.
+        """
+        for name in self._unsure.pop(task.id, ()):
+            if _owns(task, name) and name not in self._owners:
+                self._owners[name] = task.id
+                self._names.setdefault(task.id, set()).add(name)
+
     def _given_up(self, task: Task) -> set[str]:
-        """Names that others may have as well, and had before this task could give them."""
+        """New names that this task has not given: others were first, or it has failed before."""
         with self._lock:
             names = self._names[task.id]
-            late = names & self._late
-            names -= late
-            self._firsts -= names
-            self._late -= late
-            for name in late:
+            not_given = names & self._firsts
+            names -= not_given
+            self._firsts -= not_given
+            for name in not_given:
                 del self._owners[name]
-        return late
+        return not_given
 
     def _is_there_already(self, task: Task, name: str) -> bool:
         """Whether a file that several tasks may make is there, of another one."""
@@ -132,10 +155,19 @@ class Publishing:
                 f"another task has written {name} already: let each task give its files names of"
                 " their own"
             )
-        if os.path.lexists(self._out / name):
-            raise OutputBusy(
-                f"{self._out / name} is there, and no run has written it: move it away"
-            )
+        if not os.path.lexists(self._out / name):
+            return
+        if self._is_call:
+            raise self._is_of_others(name)
+        raise OutputBusy(f"{self._out / name} is there, and no run has written it: move it away")
+
+    def _is_of_others(self, name: str) -> OutputBusy:
+        """What a call says of a file that it did not expect."""
+        return OutputBusy(
+            f"{self._out / name} is there, and this task has not made it: another one may have, so"
+            " that each has to give its files names of their own; move it away only where nobody"
+            " has"
+        )
 
     def _fetch(self, far: Path, written: Written) -> None:
         """Name a file from a fast tier once it is on storage and was read back. Raises Lost,
@@ -196,10 +228,15 @@ class Publishing:
         final = self._out / written.path
         fence.require_open()
         final.parent.mkdir(parents=True, exist_ok=True)
-        if written.path in self._firsts and _is_late(ready, final):
-            self._late.add(written.path)
+        if written.path not in self._firsts:
+            ready.replace(final)  # which is no folder
             return
-        ready.replace(final)  # which is no folder
+        try:
+            renaming.rename(ready, final, overwrite=False)
+        except FileExistsError:  # somebody else was first
+            ready.unlink()
+        else:
+            self._firsts.discard(written.path)
 
     def _drop(self, names: Iterable[str]) -> None:
         """Remove what a task had made that was done again, and does not make any more."""
@@ -225,17 +262,6 @@ def _owns(task: Task, name: str) -> bool:
     return task.command.owns(name)
 
 
-def _is_late(ready: Path, final: Path) -> bool:
-    """Whether somebody has given a name before; a second name of the file says so in one step."""
-    try:
-        os.link(ready, final)
-    except FileExistsError:
-        return True
-    except OSError:  # of a file system without such names, where two may give one at a time
-        return False
-    return False
-
-
 def _require_whole(far: Path, written: Written) -> None:
     if checksums.of_file(far) != written.checksum:
         raise Lost(f"{far} is not as it was written")
@@ -255,23 +281,78 @@ def _pieces(far: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _owners(inherited: Iterable[Inherited]) -> dict[str, int | None]:
-    """The tasks that names belong to, by all that earlier attempts have made, also those of tasks
-    that are to be done again. Names of tasks of a later stage that is gone belong to nobody.
+class _Earlier:
+    """Tasks that names belong to, by what earlier attempts have said; None: to nobody any more."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, int | None] = {}
+        "Owners of names that were given."
+        self.staged: dict[str, int | None] = {}
+        "Owners of names that may have been given."
+        self._of_task: dict[int, set[str]] = {}
+
+    def note(self, task: int | None, outcome: Outcome) -> None:
+        """Add what an attempt has made. One that is done leaves nothing of what the task had made
+        before.
+        """
+        names = {written.path for written in outcome.outputs}
+        found = self.staged
+        if outcome.status == "done":
+            found = self.named
+            self._forget(task, names)
+        found |= dict.fromkeys(names, task)
+        if task is not None:
+            self._of_task.setdefault(task, set()).update(names)
+
+    def _forget(self, task: int | None, made: set[str]) -> None:
+        if task is None:
+            return
+        for name in self._of_task.pop(task, set()) - made:
+            for found in (self.named, self.staged):
+                if found.get(name) == task:
+                    del found[name]
+
+
+def _earlier(inherited: Iterable[Inherited], is_call: bool) -> _Earlier:
+    """What all earlier attempts have made, also those of tasks that are to be done again. Names of
+    tasks that are not here belong to nobody, as those of a later stage that is gone, but not in a
+    call, where others have these tasks.
     """
-    staged: dict[str, int | None] = {}
-    named: dict[str, int | None] = {}
+    earlier = _Earlier()
     for submission in inherited:
-        for outcome in Tail(submission.folder).poll():
-            task: int | None = outcome.task
-            if submission.ids is not None:
-                task = submission.ids.get(outcome.task)
-            if outcome.status in ("staged", "done"):
-                if task is not None and task < 0:
-                    task = ~task
-                found = named if outcome.status == "done" else staged
-                found |= {written.path: task for written in outcome.outputs}
-    return staged | named
+        for outcome in _that_may_have_named(submission):
+            task = _task_here(submission, outcome)
+            if task is not None or not is_call:
+                earlier.note(task, outcome)
+    return earlier
+
+
+def _that_may_have_named(submission: Inherited) -> list[Outcome]:
+    """Attempts of a submission that may have given names to what they have made, those that have
+    said so last. One that was refused a name has given none.
+    """
+    outcomes = Tail(submission.folder).poll()
+    refused = {
+        (outcome.task, outcome.attempt)
+        for outcome in outcomes
+        if outcome.failure is not None and outcome.failure.error == OutputBusy.__name__
+    }
+    staged = [
+        outcome
+        for outcome in outcomes
+        if outcome.status == "staged" and (outcome.task, outcome.attempt) not in refused
+    ]
+    return staged + [outcome for outcome in outcomes if outcome.status == "done"]
+
+
+def _task_here(submission: Inherited, outcome: Outcome) -> int | None:
+    """The task of an attempt, as it is numbered here; None where it is not here."""
+    if submission.ids is None:
+        return outcome.task
+    task = submission.ids.get(outcome.task)
+    if task is not None and task < 0:
+        return ~task
+    return task
 
 
 def _names_of_tasks(owners: Mapping[str, int | None]) -> dict[int, set[str]]:

@@ -190,8 +190,10 @@ class Staging:
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
         )
-        assert self._prepared.directory is not None
-        publishing = Publishing(self._prepared.directory.out.absolute(), self._folder, inherited)
+        directory = self._prepared.directory
+        assert directory is not None
+        is_call = bool(directory.call)
+        publishing = Publishing(directory.out.absolute(), self._folder, inherited, is_call)
         self._flusher = Flusher(
             self._folder,
             self._prepared.host.name,

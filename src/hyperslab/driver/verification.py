@@ -17,8 +17,9 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
-from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.manifest import load_manifest
+from hyperslab.driver.directory import LOCK, RunDirectory
+from hyperslab.driver.manifest import load_manifest, manifests
+from hyperslab.driver.resume import tried_wholes
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span
@@ -45,18 +46,59 @@ def verify(directory: RunDirectory) -> Iterator[Compared]:
         raise RunStopped(
             f"{directory.place} has no manifest yet: its run has not ended; finish it with --resume"
         )
-    if kept["done"] < kept["tasks"]:
+    done, tasks = _progress(directory, kept)
+    if done < tasks:
         yield Compared(
-            "",
-            "the run",
-            f"{kept['done']:,} of {show_count(kept['tasks'], 'task')} done; finish it with"
-            " --resume",
+            "", "the run", f"{done:,} of {show_count(tasks, 'task')} done; finish it with --resume"
         )
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         files = _Files(kept["outputs"], Path(folder))
         for entry in kept["outputs"]:
             problem = _mismatch(files, _folder_of(directory, entry), entry)
             yield Compared(entry["path"], _label(entry), problem)
+
+
+def _progress(directory: RunDirectory, kept: Mapping[str, Any]) -> tuple[int, int]:
+    """How many tasks are done, and how many there are; of calls all that any of them was asked for.
+    Raises DamagedRecord.
+    """
+    found = [
+        (folder, manifest)
+        for folder, manifest in manifests(directory)
+        if manifest or (folder / LOCK).exists()
+    ]
+    if len(found) == 1:
+        return kept["done"], kept["tasks"]
+    state: dict[str, bool] = {}
+    for folder, manifest in found:
+        plan = directory.plan_of(folder)
+        if plan is not None:
+            state |= _states(folder, plan, manifest, state)
+    return sum(state.values()), len(state)
+
+
+def _states(
+    folder: Path,
+    plan: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    before: Mapping[str, bool],
+) -> dict[str, bool]:
+    """Names of what a submission was asked for, and whether it is done now. What only the journal
+    of one that was killed says is not: no manifest vouches for it.
+    """
+    names = [whole["name"] for whole in plan["wholes"]] + list(plan.get("then", ()))
+    if manifest and manifest["done"] == manifest["tasks"]:
+        return dict.fromkeys(names, True)
+    listed = {entry.get("block") for entry in manifest.get("outputs", ())}
+    tried = tried_wholes(folder, plan)
+    found = {}
+    for name in names:
+        found[name] = before.get(name, False)
+        if name in tried:
+            found[name] = tried[name] and bool(manifest)
+        if name in listed:
+            found[name] = True
+    return found
 
 
 def _folder_of(directory: RunDirectory, entry: Mapping[str, Any]) -> Path:

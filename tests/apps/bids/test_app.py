@@ -208,9 +208,9 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
     made = derivative(str(tmp_path), read_description(tmp_path), "Brains", [{"Name": "x"}])
     out = tmp_path / "out"
     out.mkdir()
-    save_description(out, made)
+    save_description(out, made, overwrite=True)
     first = (out / "dataset_description.json").stat().st_mtime_ns
-    save_description(out, made)
+    save_description(out, made, overwrite=True)
     assert (out / "dataset_description.json").stat().st_mtime_ns == first
     own, other = read_description(out)["GeneratedBy"]
     assert (own["Name"], own["Version"]) == ("hyperslab", __version__)
@@ -226,6 +226,17 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
     (tmp_path / "dataset_description.json").write_text('{"Name": ')
     with pytest.raises(FormatError, match=r"is no JSON: .* in line 1, column 10; mend it"):
         read_description(tmp_path)
+
+
+def test_descriptions_of_others_stay(tmp_path: Path) -> None:
+    """Where an app writes some itself, as it may do at the same time."""
+    path = tmp_path / "dataset_description.json"
+    path.write_text('{"Name": "theirs"}')
+    save_description(tmp_path, {"Name": "ours"}, overwrite=False)
+    assert read_description(tmp_path) == {"Name": "theirs"}
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".bidsignore", path.name]
+    save_description(tmp_path, {"Name": "ours"}, overwrite=True)
+    assert read_description(tmp_path) == {"Name": "ours"}
 
 
 def pretend(units: Sequence[Unit], root: str, out: Path) -> None:

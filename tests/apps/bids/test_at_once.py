@@ -21,7 +21,9 @@ from hyperslab.apps.bids import running
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.running import Asked, run_participants, select
 from hyperslab.apps.bids.template import template_app
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
+from hyperslab.driver.verification import verify
 from hyperslab.errors import DamagedRecord, OutputBusy
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import COPY, files_of
@@ -30,6 +32,7 @@ from tests.system.faults.command import PATIENCE_S, await_that
 
 FRONT = f"{INTERRUPTIBLE}; from hyperslab.cli.bids_front import main; main()"
 _MOST_TOLD = 2**16
+COPY_BUT_10 = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
 SERIAL = ("--engine", "serial", "--retries", "0", "--no-report")
 
 
@@ -199,9 +202,14 @@ def app() -> App:
 
 def one_by_one(home: Path, out: Path, app: App, *labels: str) -> None:
     """A call for each participant, in this process."""
-    options = Options(engine="serial", retries=0, resume=True, verb="bids", report=False)
     for label in labels:
-        assert run_participants(select(home, Asked((label,))), out, app, options).ok
+        assert one_call(home, out, app, label)
+
+
+def one_call(home: Path, out: Path, app: App, label: str) -> bool:
+    """A call for a participant in this process; whether it has succeeded."""
+    options = Options(engine="serial", retries=0, resume=True, verb="bids", report=False)
+    return run_participants(select(home, Asked((label,))), out, app, options).ok
 
 
 def test_calls_read_what_concerns_them(home: Path, out: Path, app: App) -> None:
@@ -238,6 +246,24 @@ def test_no_participant_during_the_group_level(home: Path, out: Path, app: App) 
     with running._idle(out), pytest.raises(OutputBusy, match="is in use by"):
         one_by_one(home, out, app, "2")
     one_by_one(home, out, app, "2")
+
+
+def progress(out: Path) -> list[str | None]:
+    """What is missing, by `verify`, of what calls were asked for."""
+    return [one.problem for one in verify(RunDirectory(out)) if one.problem]
+
+
+def test_what_failed_or_killed_calls_were_asked_for_is_missed(home: Path, out: Path) -> None:
+    """However many others have succeeded since."""
+    app = template_app(COPY_BUT_10)
+    assert not one_call(home, out, app, "10")
+    one_by_one(home, out, app, "1")
+    assert progress(out) == ["1 of 2 tasks done; finish it with --resume"]
+    (out / ".hyperslab/run-0002/manifest.json").unlink()  # as a call leaves it that is killed
+    one_by_one(home, out, app, "2")
+    assert progress(out) == ["1 of 3 tasks done; finish it with --resume"]
+    one_by_one(home, out, app, "1")
+    assert progress(out) == ["2 of 3 tasks done; finish it with --resume"]
 
 
 def test_outputs_that_are_gone_are_made_again(home: Path, out: Path, app: App) -> None:

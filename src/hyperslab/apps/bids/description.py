@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.bids.wanted import read_json
 from hyperslab.errors import FormatError
+from hyperslab.storage import renaming, unfinished
 from hyperslab.storage.whole import replace_text
 
 FILE = "dataset_description.json"
@@ -59,9 +61,24 @@ def derivative(
     }
 
 
-def save_description(folder: Path, description: Mapping[str, Any]) -> None:
-    """Write the description, unless the dataset has the same already."""
+def save_description(folder: Path, description: Mapping[str, Any], overwrite: bool) -> None:
+    """Write the description, unless the dataset has the same already, or without `overwrite` one of
+    somebody else.
+    """
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
     for path, content in ((folder / ".bidsignore", NOT_OF_BIDS), (folder / FILE, text)):
-        if not path.is_file() or path.read_text(encoding="utf-8") != content:
+        if not overwrite:
+            _add(path, content)
+        elif not path.is_file() or path.read_text(encoding="utf-8") != content:
             replace_text(path, content)
+
+
+def _add(path: Path, content: str) -> None:
+    """Write a file, unless somebody has given one that name by then."""
+    ready = unfinished.beside(path)
+    try:
+        replace_text(ready, content)
+        with suppress(FileExistsError):
+            renaming.rename(ready, path, overwrite=False)
+    finally:
+        ready.unlink(missing_ok=True)

@@ -109,12 +109,11 @@ def run_participants(
     require_content(asked_for, app.needs_images)
     _require_outside(selection, Path(out))
     work = _Work(selection, asked_for, app, Path(local_folder(out)))
-    if then:
-        tidy("")
-        result = _run_alone(work, options, progress, then, allow_missing)
-    else:
-        result = _run_beside(work, options, progress or Quiet(), tidy)
-    _describe(selection, Path(out), app)
+    if not then:
+        return _run_beside(work, options, progress or Quiet(), tidy)
+    tidy("")
+    result = _run_alone(work, options, progress, then, allow_missing)
+    _describe(work)
     return result
 
 
@@ -178,7 +177,9 @@ def _run_beside(
     with calls.begun(RunDirectory(work.out), purpose, progress.tell) as call:
         require_same_way(work.units, call.done, work.out)
         ready = prepare(pipeline, of_run, tell=progress.tell, call=call.directory)
-        return run(pipeline, of_run, out=work.out, progress=progress, prepared=ready, check=False)
+        result = run(pipeline, of_run, out=work.out, progress=progress, prepared=ready, check=False)
+        _describe(work)
+        return result
 
 
 def run_group(
@@ -271,12 +272,15 @@ def _require_outside(selection: Selection, out: Path) -> None:
         )
 
 
-def _describe(selection: Selection, out: Path, app: App) -> None:
-    """Write the description of the derivatives: of each site where it is a collection of them."""
-    for dataset in selection.datasets:
-        home = out / dataset.site
+def _describe(work: _Work) -> None:
+    """Write the description of the derivatives: of each site where it is a collection of them. One
+    that the app has written stays, also where another call names it in this moment.
+    """
+    app = work.app
+    for dataset in work.selection.datasets:
+        home = work.out / dataset.site
         describes_itself = app.writes_of_dataset and (home / FILE).exists()
         if home.is_dir() and not describes_itself:
             said = read_description(dataset.folder)
             description = derivative(dataset.folder, said, app.title, app.generated_by)
-            save_description(home, description)
+            save_description(home, description, overwrite=not app.writes_of_dataset)

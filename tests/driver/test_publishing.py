@@ -1,0 +1,117 @@
+"""Names of what commands make in a call, by what the journal of one says that was killed."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hyperslab.blocks import checksums
+from hyperslab.blocks.writing import Written
+from hyperslab.driver.publishing import Publishing
+from hyperslab.driver.resume import Inherited
+from hyperslab.errors import OutputBusy
+from hyperslab.plan.command import CommandTask, Execute, Ran
+from hyperslab.plan.commanded import compile_commands, pipeline_of
+from hyperslab.plan.compile import Stage
+from hyperslab.plan.journal import SlotJournal
+from hyperslab.plan.task import Outcome
+
+ROUNDS = 20
+NAMES = ("sub-1/image", "shared")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """One command, which may share names."""
+    commands = (CommandTask("sub-1", ("true",), stem="sub-1"),)
+    end = Execute(commands, "one", "true", cwd="/")
+    return compile_commands(pipeline_of(end), end).stages[0]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """What is there of the attempt that was killed, or of another call."""
+    return write(tmp_path / "out", "before")
+
+
+def write(folder: Path, content: str) -> Path:
+    for name in NAMES:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return folder
+
+
+def attempt(place: Path) -> Outcome:
+    """An attempt that has made both files."""
+    write(place, "after")
+    made = tuple(Written(name, 5, checksums.of_file(place / name)) for name in NAMES)
+    return staged(place, made)
+
+
+def staged(place: Path, made: tuple[Written, ...]) -> Outcome:
+    ran = Ran("true", 0, 1.0, 0.0, 0.0, 1, "log", 0, 0, str(place))
+    return Outcome(0, 0, "staged", outputs=made, ran=ran)
+
+
+def killed(folder: Path, *outcomes: Outcome) -> Inherited:
+    """A submission with these outcomes in its journal."""
+    for part in ("journal", "partials"):
+        (folder / part).mkdir(parents=True)
+    journal = SlotJournal(folder, "host/0", "0")
+    for outcome in outcomes:
+        journal.record(outcome)
+    journal.close()
+    return Inherited(folder, {0: 0})
+
+
+def test_what_was_not_said_to_be_done(tmp_path: Path, out: Path, stage: Stage) -> None:
+    """It is the task's where no other can have made it; other files stay as they are."""
+    folder = tmp_path / "run-0002"
+    outcome = attempt(folder / "private" / "0.0.out")
+    earlier = killed(tmp_path / "run-0001", outcome)
+    publishing = Publishing(out, folder, [earlier], is_call=True)
+    made = publishing.deliver(stage.job, stage.tasks[0], outcome)
+    assert [one.path for one in made] == ["sub-1/image"]
+    assert (out / "sub-1/image").read_text() == "after"
+    assert (out / "shared").read_text() == "before"
+
+
+def test_what_was_not_known(tmp_path: Path, out: Path, stage: Stage) -> None:
+    """A task that no other may share a name with is refused what is there."""
+    folder = tmp_path / "run-0002"
+    outcome = attempt(folder / "private" / "0.0.out")
+    publishing = Publishing(out, folder, [], is_call=True)
+    with pytest.raises(OutputBusy, match="this task has not made it"):
+        publishing.deliver(stage.job, stage.tasks[0], outcome)
+    assert (out / "sub-1/image").read_text() == "before"
+
+
+def test_two_calls_give_a_name_at_the_same_time(tmp_path: Path, stage: Stage) -> None:
+    """One of them does, and its file stays; the other one is refused."""
+    out = tmp_path / "out"
+    out.mkdir()
+    for number in range(ROUNDS):
+        both = threading.Barrier(2)
+
+        def given(call: int, name: str = f"sub-1/{number}", both: threading.Barrier = both) -> str:
+            folder = tmp_path / f"{name}-{call}"
+            place = folder / "private" / "0.0.out"
+            path = place / name
+            path.parent.mkdir(parents=True)
+            path.write_text(str(call))
+            made = (Written(name, 1, checksums.of_file(path)),)
+            publishing = Publishing(out, folder, [], is_call=True)
+            both.wait()
+            try:
+                publishing.deliver(stage.job, stage.tasks[0], staged(place, made))
+            except OutputBusy:
+                return ""
+            return str(call)
+
+        with ThreadPoolExecutor(2) as beside:
+            found = list(beside.map(given, (1, 2)))
+        assert sorted(found) == ["", (out / f"sub-1/{number}").read_text()]
