@@ -60,10 +60,14 @@ HEAVY = {"bokeh", "dask", "h5py", "numpy.ma", "pandas", "pydantic", "pyspark", "
 "What no run imports that neither needs nor is given it."
 OF_DRIVERS = {"pyarrow", "rich", "typer"}
 "What a driver imports, and its workers do not; nibabel is for the one that waits beside it."
-MOST_OF_A_DRIVER, MOST_OF_A_WORKER = 252, 120
+MOST_OF_A_DRIVER, MOST_OF_A_WORKER = 235, 120
 """Modules of our own that a run may import, with some room: whoever adds one finds it here where
-only some runs need it, which may import it in a function. A run of a second or more, as on a busy
-machine, also imports what says why.
+only some runs need it, which may import it in a function.
+"""
+TELLING_WHY = "hyperslab.report.verdict.rules"
+MOST_TO_TELL_WHY = 17
+"""Modules more that say what limited a run, and that one of a second or more imports, as on a busy
+machine.
 """
 SEEN = """
 import sys
@@ -90,7 +94,10 @@ def test_a_run_imports_what_it_needs(tmp_path: Path) -> None:
     assert "hyperslab.plan.steps" in of_worker
     assert of_driver & HEAVY == set()
     assert of_worker & (HEAVY | OF_DRIVERS) == set()
-    assert _own(of_driver) <= MOST_OF_A_DRIVER
+    most = MOST_OF_A_DRIVER
+    if TELLING_WHY in of_driver:
+        most += MOST_TO_TELL_WHY
+    assert _own(of_driver) <= most
     assert _own(of_worker) <= MOST_OF_A_WORKER
 
 

@@ -26,9 +26,8 @@ _SHORT = "20"
 _set_here: list[str] = []
 RARELY_USED = "urllib.request"
 "Module that nibabel imports to open a URL: with its HTTP and TLS a third of nibabel's import."
-
-
 _filling = RLock()
+"Held while such a module is executed, by the first of the threads that ask for it."
 
 
 class Later(ModuleType):

@@ -36,16 +36,6 @@ COPY_BUT_10 = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.n
 SERIAL = ("--engine", "serial", "--retries", "0", "--no-report")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2", "a"), t1w("2", "b"))
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 class Gate:
     """An app whose commands say that they have begun, and wait for the gate to be opened."""
 

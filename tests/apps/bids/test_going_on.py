@@ -20,17 +20,6 @@ from tests.system.faults.command import await_recorded, await_that, running
 FAILS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Three participants, of whom one has two sessions."""
-    return make(tmp_path / "data", t1w("1"), t1w("10"), t1w("2", "a"), t1w("2", "b"))
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 class Calls:
     """Calls of hyperslab-bids, as a wrapper has them."""
 

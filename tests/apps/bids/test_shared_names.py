@@ -18,7 +18,7 @@ from tests.apps.bids.datasets import make, t1w
 
 BOTH = (
     "sh -c 'cp {t1w} {out}/{prefix}_copy.nii.gz;"
-    " if grep --quiet shared {t1w}; then echo {prefix} > {out}/../../shared.txt; fi'"
+    " if grep --quiet shared {t1w}; then echo {prefix} > {out}/../../common.txt; fi'"
 )
 "An app that makes a file of no participant, too, where the image says so."
 
@@ -39,7 +39,7 @@ class Calls:
 
     def shared(self) -> str:
         """Whose the file of all is; '' where it is not there."""
-        path = self.out / "shared.txt"
+        path = self.out / "common.txt"
         return path.read_text().strip() if path.exists() else ""
 
     def problems(self) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_shared_name_that_was_given_up(tmp_path: Path, app: App) -> None:
 
 def test_a_file_beside_the_description_that_an_app_makes(tmp_path: Path) -> None:
     """It stays as the app has made it."""
-    own = template_app(BOTH.replace("shared.txt", ".bidsignore"))
+    own = template_app(BOTH.replace("common.txt", ".bidsignore"))
     calls = Calls(tmp_path, replace(own, writes_of_dataset=True))
     assert calls("1", "shared").ok
     assert (calls.out / ".bidsignore").read_text() == "sub-1\n"
