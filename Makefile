@@ -62,7 +62,7 @@ test: ## run every check and the tests
 	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs $(VENV)/spark-classes.jsa
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(PYTEST) || status=1; \
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ALONE) || status=1; \
 	exit $$status

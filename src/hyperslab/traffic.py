@@ -166,7 +166,8 @@ class Traffic:
 
     def seen_once(self) -> Traffic:
         """The same without what both ends of a connection have seen: of each direction, what the
-        end says that has seen more of it.
+        end says that could name more of it, or else that has seen more of it. A recorder that
+        begins while its process waits for a question can only call the answer unknown.
         """
         import numpy as np
 
@@ -175,10 +176,21 @@ class Traffic:
         direction = each["source"].astype(np.int64) * len(self.addresses) + each["target"]
         places, numbers = np.unique(direction, return_inverse=True)
         of_first = numbers[first]
-        sent = np.bincount(of_first, weights=each["is_sent"][first], minlength=len(places))
-        seen = np.bincount(of_first, minlength=len(places))
-        takes_sent = sent >= seen - sent
+        is_sent = each["is_sent"][first]
+        is_named = ~np.isin(each["operation"][first], self._unnamed())
+
+        def seen(by_one_end: Any) -> Any:
+            return np.bincount(of_first, weights=by_one_end, minlength=len(places))
+
+        named_more = seen(is_sent & is_named) - seen(~is_sent & is_named)
+        seen_more = seen(is_sent) - seen(~is_sent)
+        takes_sent = np.where(named_more != 0, named_more > 0, seen_more >= 0)
         return self.where(each["is_sent"] == takes_sent[numbers])
+
+    def _unnamed(self) -> list[int]:
+        """Places of the operations that say that nothing is known of a message."""
+        known = enumerate(self.operations)
+        return [place for place, name in known if name in (UNDECODABLE, f"reply:{_UNASKED}")]
 
     def where(self, chosen: Any) -> Traffic:
         """The rows for which an array is true."""

@@ -48,6 +48,20 @@ def test_what_both_ends_have_seen_counts_once() -> None:
     ]
 
 
+def test_an_answer_is_called_as_the_end_that_asked_calls_it() -> None:
+    """A recorder that began while its process waited for a question has not seen this one."""
+    numbers = numbers_of(
+        _traffic(
+            _said(1, "a:1", "b:2", "reply:unknown", 90),
+            _said(1.1, "a:1", "b:2", "reply:x", 90, "received"),
+            _said(2, "a:1", "b:2", "reply:y", 9),
+            _said(2.1, "a:1", "b:2", "reply:y", 9, "received"),
+        )
+    )
+    counts = {one.name: (one.count, one.nbytes) for one in numbers.operations}
+    assert counts == {"reply:x": (1, 90), "reply:y": (1, 9)}
+
+
 def test_bytes_by_second_and_node() -> None:
     numbers = numbers_of(
         _traffic(
