@@ -42,8 +42,8 @@ RuntimeOption = Annotated[
     list[str],
     Opt(
         metavar="WORD",
-        help="Further word for the runtime, such as --volume=/licence:/licence:ro; may be"
-        " repeated.",
+        help="Further word for the runtime, such as --volume=/licence:/licence:ro, with absolute"
+        " paths; may be repeated.",
         rich_help_panel=PANEL,
     ),
 ]

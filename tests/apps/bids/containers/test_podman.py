@@ -114,13 +114,19 @@ def test_a_group_level_that_ends_badly(podman: Podman, home: Path, tmp_path: Pat
     assert visible(out) == ["dataset_description.json", *OF_GROUP, *RESULTS]
 
 
-def test_a_container_that_needs_too_much_memory(podman: Podman, home: Path, tmp_path: Path) -> None:
+def test_a_container_that_needs_too_much_memory(
+    podman: Podman, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman's file `oom` is not left where the user is."""
     make(home, "hungry")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     limits = ("--container-memory", "100MB", "--participant-label", 1, "--retries", 0)
     done = bids(home, tmp_path / "out", "participant", "--engine", "serial", *limits)
     assert done.code == 1, done
     assert "out of memory: the kernel has killed it" in done.err
     assert podman.containers() == []
+    assert visible(tmp_path / "here") == []
 
 
 def test_images_that_are_not_here_or_no_apps(podman: Podman, home: Path, tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def _execute(words: Sequence[str], asked: Container, level: Level, directory: Ru
     try:
         ended = spawner.run(
             filled(words, values, ()),
-            os.getcwd(),
+            values["work"],
             os.environ,
             str(log),
             None,

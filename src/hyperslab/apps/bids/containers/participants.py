@@ -23,6 +23,10 @@ from hyperslab.plan.placeholders import literal
 
 _PART = "{work}/.participant"
 "Folder that takes the place of a participant of whom some sessions are shown."
+_IN_SCRATCH = ("cd", "{work}")
+"""Where a runtime is started: conmon, which Podman starts, leaves an empty file `oom` in the current
+directory when the kernel has killed a container (`write_oom_files` of its src/cgroup.c).
+"""
 _SHOWN = 12
 "Characters of a checksum that tell files apart."
 
@@ -36,6 +40,8 @@ def container_app(asked: Container, out: str) -> App:
         mounts = _mounts(unit, root, bool(asked.sessions))
         found = []
         home = literal(unit.participant.site)
+        if not asked.facts.takes_files:
+            found.append(Command(_IN_SCRATCH, home))
         if asked.sessions:
             shown = _sessions(unit, asked.sessions)
             mounts += _mounts_of_sessions(unit, shown)
