@@ -24,8 +24,8 @@ from hyperslab.plan.placeholders import literal
 _PART = "{work}/.participant"
 "Folder that takes the place of a participant of whom some sessions are shown."
 _IN_SCRATCH = ("cd", "{work}")
-"""Where a runtime is started: conmon, which Podman starts, leaves an empty file `oom` in the current
-directory when the kernel has killed a container (`write_oom_files` of its src/cgroup.c).
+"""Where a runtime is started: conmon, of Podman, leaves an empty file `oom` in its directory when
+the kernel has killed a container (`write_oom_files` of its src/cgroup.c).
 """
 _SHOWN = 12
 "Characters of a checksum that tell files apart."
