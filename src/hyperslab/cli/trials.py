@@ -15,6 +15,7 @@ from hyperslab.apps.experiment.design import Trial
 from hyperslab.apps.experiment.estimate import Space
 from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.factors import FACTORS
+from hyperslab.apps.experiment.model import Expectation
 from hyperslab.apps.experiment.phases import kinds_of
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment, Watcher, Wish
@@ -34,8 +35,10 @@ class Planned:
     "Number of trials, those that were run before included."
     done: int
     "Number of trials that were run before."
+    warm_ups: int
+    "Number of runs before the first trials of engines, which are not counted."
     seconds: float
-    "Time that the others take, without repeats."
+    "Time that the others and warm-ups take, without repeats."
     is_measured: bool
     "Whether that rests on trials of this experiment."
     spaces: Sequence[Space]
@@ -47,14 +50,16 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
     """What an experiment would do now."""
     record = asked.record()
     left = [trial for trial in wish.trials if not record.of(trial)]
+    warm_ups = asked.warm_ups(left, record)
     return Planned(
         directory=asked.directory.root,
         cells=len(wish.cells),
         replicates=asked.loaded.spec.replicates,
         trials=len(wish.trials),
         done=len(wish.trials) - len(left),
-        seconds=asked.estimator.left_s(left, record),
-        is_measured=bool(record.attempts),
+        warm_ups=len(warm_ups),
+        seconds=asked.estimator.left_s([*warm_ups, *left], record),
+        is_measured=bool(record.by_trial),
         spaces=asked.estimator.space(wish.cells, len(left), record, wish.keep),
         emulated=asked.inputs.emulated(asked.settings(wish.cells)),
     )
@@ -84,6 +89,8 @@ def plan_lines(asked: Experiment, plan: Planned) -> Iterator[str]:
     replicates = show_count(plan.replicates, "replicate")
     yield f"{asked.loaded.spec.title}"
     yield f"trials     {plan.trials:,}: {cells} x {replicates}, {plan.done:,} of them done"
+    if plan.warm_ups:
+        yield f"warm-ups   {plan.warm_ups:,}, before the first trial of each engine, not counted"
     source = "a guess, until trials have shown it"
     if plan.is_measured:
         source = "by the trials so far"
@@ -172,13 +179,24 @@ def expected_told(one: Expected) -> dict[str, Any]:
         "reads": one.source,
         "writes": one.target,
         "measured_s": law.measured_s,
-        "law": {"seconds": law.seconds, "ratio": law.ratio, "terms": law.terms},
+        "law": {**_expectation_told(law), "terms": law.terms},
         "bound": {
-            "seconds": bound.seconds,
-            "ratio": bound.ratio,
+            **_expectation_told(bound),
             "binding": bound.binding,
             "resources": one.model.resources,
         },
+    }
+
+
+def _expectation_told(one: Expectation) -> dict[str, Any]:
+    """What is expected and how far that is off, for programs; the least and the most are those that
+    the rates of the probe allow.
+    """
+    return {
+        "seconds": one.seconds,
+        "seconds_least": one.least_s,
+        "seconds_most": one.most_s,
+        "ratio": one.ratio,
     }
 
 
@@ -274,6 +292,8 @@ class Bar:
 
 
 def _name(trial: Trial) -> str:
+    if trial.is_warm_up:
+        return f"warm-up: {trial.cell.name}"
     return f"trial {trial.number}, replicate {trial.replicate}: {trial.cell.name}"
 
 

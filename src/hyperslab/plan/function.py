@@ -13,7 +13,7 @@ import pickle
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -164,7 +164,8 @@ def _with_neighbours(
         digest = digest_of_parts(target, version)
         before = earlier_digest(target, module)
         return FunctionRef(target, digest, params, files, earlier_digest=before)
-    beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
+    imported = imported_files(str(module.__file__), module.__package__ or "", _origin)
+    beside = {name: _file_digest(Path(name)) for name in imported}
     beside.pop(files[0][0], None)
     files = (files[0], *sorted(beside.items()))
     parts = [digest for _, digest in files]
@@ -173,26 +174,29 @@ def _with_neighbours(
     return replace(ref, digest=digest_of_parts(ref.known_as, parts), earlier_digest=before)
 
 
-def _imported_files(module: ModuleType) -> set[str]:
-    """Source files below the module's folder that it imports, anywhere in its text, and they in
-    turn.
+def imported_files(
+    file: str, package: str, find: Callable[[str, Path], str | None]
+) -> set[str]:
+    """Source files below a module's folder that it imports, anywhere in its text, and they in turn,
+    its own among them; none of what is installed. `find` says where the file of a module is, by its
+    name and that folder. Raises OSError, SyntaxError and ValueError.
     """
-    folder = Path(str(module.__file__)).parent
+    folder = Path(file).parent
     found: set[str] = set()
-    waiting = [(str(module.__file__), module.__package__ or "")]
+    waiting = [(file, package)]
     while waiting:
         place, package = waiting.pop()
         if place in found or not _is_own(Path(place), folder):
             continue
         found.add(place)
         for name in _imported_names(Path(place), package):
-            origin = _origin(name, folder)
+            origin = find(name, folder)
             if origin is not None:
-                waiting.append((origin, _package_of(name, origin)))
+                waiting.append((origin, package_of(name, origin)))
     return found
 
 
-def _package_of(name: str, origin: str) -> str:
+def package_of(name: str, origin: str) -> str:
     """The package that relative imports of a module begin from."""
     if origin.endswith("__init__.py"):
         return name

@@ -86,6 +86,14 @@ def synchronise_all(files: Collection[Path], folder: Path) -> None:
     synchronise(folder, only_names=True)
 
 
+def synchronise_tree(folder: Path) -> None:
+    """Wait until all files below a folder are on storage, with their names."""
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            synchronise(Path(place, name))
+        synchronise(Path(place), only_names=True)
+
+
 def remove(path: Path) -> None:
     """Remove a file or directory, if it is there."""
     if path.is_dir() and not path.is_symlink():

@@ -254,6 +254,7 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
             f"{show_count(len(rejected), 'trial')} kept out of all means and comparisons, such as"
             f" {_named(rejected[0])} ({rejected[0].rejected})."
         )
+    yield from _warm_ups(record.warm_ups())
     yield from _laboratories(counted)
     yield from _preparations(counted)
     yield from machine_changes(record.sessions)
@@ -312,6 +313,18 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
             "Trials that were ended for their length are in no mean: those of their cells are too"
             " short, where there are any."
         )
+
+
+def _warm_ups(made: Sequence[Attempt]) -> Iterator[str]:
+    """Say what was run before it counted."""
+    if not made:
+        return
+    failed = sum(one.state != "done" for one in made)
+    ended = f", {failed:,} of which failed" if failed else ""
+    yield (
+        f"Not counted: {show_count(len(made), 'warm-up')} before the first trial of each engine"
+        f" since the machine was started{ended}."
+    )
 
 
 def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from html import escape
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.expectation import Expected
+from hyperslab.apps.experiment.intervals import Interval
 from hyperslab.report.gantt import FONT
 from hyperslab.report.html import PART_COLOURS
 from hyperslab.units import show_seconds
@@ -97,17 +98,18 @@ def _stack(result: CellResult, top: float, most: float, labels: float) -> Iterat
 
 
 def ratios_svg(expected: Sequence[Expected]) -> str:
-    """Measured / expected of both models for every cell, on a logarithmic scale; '' where none is
-    known.
+    """Measured / expected of both models for every cell, with the intervals that the rates set, on
+    a logarithmic scale; '' where none is known.
     """
-    ratios = [
-        ratio
+    known = [
+        ratios
         for one in expected
-        for ratio in (one.model.law.ratio, one.model.bound.ratio)
-        if ratio is not None
+        for ratios in (one.model.law.ratios, one.model.bound.ratios)
+        if ratios is not None
     ]
-    if not ratios:
+    if not known:
         return ""
+    ratios = [interval.mean for interval in known]
     ends = (min(0.5, *ratios), max(2.0, *ratios))
     labels = labels_width([one.result.cell.name for one in expected])
     height = ROW * len(expected) + FOOT
@@ -115,14 +117,25 @@ def ratios_svg(expected: Sequence[Expected]) -> str:
     for n, one in enumerate(expected):
         y = ROW * n + ROW / 2
         parts += _label(one.result.cell.name, y, labels)
-        both = ((one.model.law.ratio, OTHER), (one.model.bound.ratio, COLOUR))
-        for ratio, colour in both:
-            if ratio is not None:
-                x = _log_x(ratio, ends, labels)
-                parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>')
+        parts += _ratio(one.model.law.ratios, y - 3, OTHER, ends, labels)
+        parts += _ratio(one.model.bound.ratios, y + 3, COLOUR, ends, labels)
     keys = [("measured / equation 1", OTHER), ("measured / bound", COLOUR)]
     parts += _key(keys, height, labels)
     return _svg("Measured over expected", labels + PLOT + RIGHT, height + KEY, parts)
+
+
+def _ratio(
+    ratios: Interval | None, y: float, colour: str, ends: tuple[float, float], labels: float
+) -> Iterator[str]:
+    """A ratio as a dot, with its interval as a line, as far as the plot goes."""
+    if ratios is None:
+        return
+    if ratios.low is not None and ratios.high is not None:
+        start = _log_x(max(ratios.low, ends[0]), ends, labels)
+        end = _log_x(min(ratios.high, ends[1]), ends, labels)
+        yield f'<path d="M{start:.1f} {y:.1f}H{end:.1f}" stroke="{colour}" stroke-width="2"/>'
+    x = _log_x(ratios.mean, ends, labels)
+    yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>'
 
 
 def standing_alone(svg: str) -> str:

@@ -16,6 +16,8 @@ from hyperslab.units import show_list
 
 Key = tuple[tuple[str, Level], ...]
 "The levels of a cell, by which it is told from others."
+WARM_UP = 0
+"Number of all warm-ups, which are no trials, and of their replicate."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ class Trial:
     replicate: int
     "Block of trials that it belongs to, from 1 on."
     cell: Cell
+
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it is run before a trial, and counts for nothing."""
+        return self.number == WARM_UP
 
 
 def cells_of(spec: Spec) -> list[Cell]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from hyperslab.apps.experiment.answer import Answer
+from hyperslab.apps.experiment.answer import Answer, show_interval
 from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.model import Expectation, Term
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.sections import Sheet
-from hyperslab.report.compare import show_ratio
 from hyperslab.units import show_seconds
 
 UNKNOWN = "not known"
@@ -18,7 +17,9 @@ HINT = (
     "Equation 1: bytes read / read rate + bytes written / write rate, both of one stream. Bound:"
     " start-up, and the resource that takes longest of each medium at the best rate of so many"
     " processes, the slots and the processors. A term whose figure nobody has is left out of the"
-    " bound, and said below."
+    " bound, and said below. In brackets: how far the rates of the probe may be off by its"
+    " repetitions (Student's t at 95 %, all of them at one end at a time); measured times have"
+    " intervals of their own."
 )
 
 
@@ -59,9 +60,9 @@ def _seconds(one: Expectation) -> str:
 
 
 def _ratio(one: Expectation) -> str:
-    if one.ratio is None:
+    if one.ratios is None:
         return UNKNOWN
-    return show_ratio(one.ratio)
+    return show_interval(one.ratios)
 
 
 def _terms(answer: Answer) -> str:

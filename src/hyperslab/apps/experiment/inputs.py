@@ -15,10 +15,11 @@ from hyperslab.apps.experiment.named import is_emulated
 from hyperslab.apps.experiment.setting import BIDS, Folder, Recipe, Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.blocks.gathering import expand
-from hyperslab.errors import Missing, UsageError
+from hyperslab.errors import Missing, RunStopped, UsageError
 from hyperslab.formats.identity import identify_path
 from hyperslab.machine.host import Host
 from hyperslab.storage.location import is_remote
+from hyperslab.storage.renaming import synchronise, synchronise_tree
 from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads.synth import synth
 
@@ -200,8 +201,8 @@ class Inputs:
         return {folder: recipe for folder, recipe in wanted.items() if not folder.is_dir()}
 
     def make(self, settings: Iterable[Setting], tell: Callable[[str], None]) -> None:
-        """Make the sources that are missing; each appears when it is whole. Raises UsageError and
-        RunStopped.
+        """Make the sources that are missing; each appears when all of it is on storage. Raises
+        UsageError and RunStopped.
         """
         for folder, recipe in self.missing(settings).items():
             tell(f"making {folder}, {show_bytes(recipe.nbytes)}")
@@ -209,10 +210,10 @@ class Inputs:
             shutil.rmtree(partial, ignore_errors=True)
             try:
                 _make(recipe, partial)
+                _publish(partial, folder)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
-            os.rename(partial, folder)
 
     def remove(self, settings: Sequence[Setting]) -> None:
         """Remove the synthetic sources, and the folders in tiers once they are empty; of emulated
@@ -263,6 +264,19 @@ def _make(recipe: Recipe, folder: Path) -> None:
         return
     given = (recipe.kind, folder, recipe.nbytes, recipe.files, recipe.format)
     synth(*given, workers=Host.here().cpus, seed=recipe.seed)
+
+
+def _publish(partial: Path, folder: Path) -> None:
+    """Give a source its name, which it keeps when the power fails. Raises RunStopped."""
+    try:
+        synchronise_tree(partial)
+        os.rename(partial, folder)
+        synchronise(folder.parent, only_names=True)
+    except OSError as error:
+        raise RunStopped(
+            f"making {folder} stopped: {error.strerror}; make room there, then go on with"
+            " 'hyperslab experiment resume'"
+        ) from error
 
 
 def _remove_empty(folder: Path) -> None:

@@ -15,14 +15,20 @@ Two bounds stand beside each measured makespan:
 Of a run's own measurements the bound takes what no probe can know: bytes, computing, processor
 time, start-up and overhead. A figure that nobody has is no other one instead: its term has no
 seconds, says why, and leaves the sum, so that a bound with unknown terms is a lower one still.
+
+Rates of a probe may be off (`rates`): both are also worked out with all of them at the low end of
+their intervals, and at the high end, between which they lie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 
+from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.rates import End, at_end
 from hyperslab.storage.probing.records import Curve
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds
 
@@ -108,6 +114,14 @@ class Place:
             return "read-cached"
         return "read-cold"
 
+    def at(self, end: End) -> Place:
+        """The place if all of its rates were at one end of their intervals; without curves of which
+        a rate was measured once.
+        """
+        found = {name: at_end(curve, end) for name, curve in self.curves.items()}
+        known = {name: curve for name, curve in found.items() if curve is not None}
+        return replace(self, curves=known)
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -145,6 +159,10 @@ class Expectation:
     measured_s: float
     binding: str = ""
     "Name of the resource that sets the bound."
+    least_s: float | None = None
+    "What is expected with all rates as high as they may be; None: nobody knows."
+    most_s: float | None = None
+    "What is expected with all rates as low as they may be; None: nobody knows."
 
     @property
     def ratio(self) -> float | None:
@@ -152,6 +170,15 @@ class Expectation:
         if not self.seconds:
             return None
         return self.measured_s / self.seconds
+
+    @property
+    def ratios(self) -> Interval | None:
+        """Measured / expected, with the bounds that the rates set; None without an expectation."""
+        if self.ratio is None:
+            return None
+        if not self.least_s or not self.most_s:
+            return Interval(self.ratio, None, None)
+        return Interval(self.ratio, self.measured_s / self.most_s, self.measured_s / self.least_s)
 
     @property
     def unknown(self) -> list[Term]:
@@ -170,6 +197,26 @@ class Model:
 
 def model_of(use: Use, source: Place, target: Place) -> Model:
     """Both bounds of what a trial has done that reads in one place and writes in another."""
+    usual = _model(use, source, target)
+    ends = [_model(use, source.at(end), target.at(end)) for end in get_args(End)]
+    law = _between(usual.law, [one.law for one in ends])
+    bound = _between(usual.bound, [one.bound for one in ends])
+    return replace(usual, law=law, bound=bound)
+
+
+def _between(usual: Expectation, ends: Sequence[Expectation]) -> Expectation:
+    """An expectation with the least and the most that it may be; without both where a rate was
+    measured once, so that a term is missing at the ends.
+    """
+    seconds = [one.seconds for one in (usual, *ends) if one.seconds is not None]
+    is_known = all(len(one.unknown) == len(usual.unknown) for one in ends)
+    if not seconds or not is_known:
+        return usual
+    return replace(usual, least_s=min(seconds), most_s=max(seconds))
+
+
+def _model(use: Use, source: Place, target: Place) -> Model:
+    """Both bounds by the rates as they stand."""
     law = law_of(use, source, target)
     resources = [
         *_media(use, source, target),

@@ -134,8 +134,13 @@ def _trial(attempt: Attempt, page: str) -> str:
         state = f"{state}; starved: {attempt.starved}"
     if attempt.rejected:
         state = f"{state}; kept out: {attempt.rejected}"
+    name = f"{attempt.number}.{attempt.attempt}"
+    replicate = str(attempt.replicate)
+    if attempt.is_warm_up:
+        name = f"warm-up {attempt.attempt}"
+        replicate = ""
     cells = (
-        str(attempt.replicate),
+        replicate,
         levels,
         state,
         _known(attempt, "makespan_s", show_seconds),
@@ -143,7 +148,6 @@ def _trial(attempt: Attempt, page: str) -> str:
         _share(attempt, "others_share"),
         _share(attempt, "stolen_share"),
     )
-    name = f"{attempt.number}.{attempt.attempt}"
     if page:
         name = f'<a href="{escape(page)}">{name}</a>'
     values = "".join(f"<td>{escape(cell)}</td>" for cell in cells)

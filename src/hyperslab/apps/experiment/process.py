@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.experiment.record import State
+from hyperslab.apps.experiment.record import State, no_room
 from hyperslab.apps.files.runs import NUMBERS
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_failures
@@ -33,6 +33,7 @@ from hyperslab.machine.group import Group, own_group
 from hyperslab.redaction import redact
 from hyperslab.report.failures import grouped
 from hyperslab.report.summary import Summary
+from hyperslab.storage.renaming import synchronise, synchronise_all
 from hyperslab.units import show_count, show_seconds
 
 KEPT = (
@@ -249,12 +250,17 @@ def reason_in(lines: Sequence[str]) -> str:
 
 
 def keep_records(out: Path, folder: Path) -> None:
-    """Move the records of a trial's run away from its outputs, which can be removed then. Raises
-    OSError.
+    """Move the records of a trial's run away from its outputs, which can be removed then, and wait
+    until they are on storage. Raises RunStopped where there is no room for them.
     """
     records = records_of(out)
     if records is None:
         return
-    for name in KEPT:
-        if (records / name).is_file():
+    names = [name for name in KEPT if (records / name).is_file()]
+    try:
+        for name in names:
             shutil.move(records / name, folder / name)
+        synchronise_all([folder / name for name in names], folder)
+        synchronise(folder.parent, only_names=True)
+    except OSError as error:
+        raise no_room(folder, error) from error

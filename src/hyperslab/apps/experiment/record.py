@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hyperslab.apps.experiment.design import Cell, Key, Trial
+from hyperslab.apps.experiment.design import WARM_UP, Cell, Key, Trial
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.errors import RunStopped
 from hyperslab.storage.sealing import seal, unseal
@@ -41,7 +41,7 @@ class Attempt:
     """A trial, as it went. Seconds, bytes and shares of one."""
 
     number: int
-    "Number of the trial."
+    "Number of the trial; 0 of a warm-up."
     replicate: int
     levels: Mapping[str, Level]
     attempt: int
@@ -75,6 +75,11 @@ class Attempt:
     def key(self) -> Key:
         return tuple(self.levels.items())
 
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it was made before a trial, and counts for nothing."""
+        return self.number == WARM_UP
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -86,6 +91,7 @@ class Record:
     damaged: int = 0
     "Number of lines that are not as they were written."
     by_trial: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
+    "Attempts at each trial, by its number; no warm-ups."
 
     def next_session(self) -> int:
         """Number of a session that begins now, which none before had, of damaged lines either."""
@@ -103,6 +109,15 @@ class Record:
                 found.append(facts)
             numbers[session.number] = found.index(facts)
         return numbers
+
+    def warm_ups(self, boot: str | None = None) -> list[Attempt]:
+        """Warm-ups that were made, by default since any start of the machine."""
+        here = [one.number for one in self.sessions if boot in (None, one.machine.get("boot"))]
+        return [one for one in self.attempts if one.is_warm_up and one.session in here]
+
+    def next_attempt(self, trial: Trial) -> int:
+        """Place among the attempts at a trial of one that begins now."""
+        return 1 + sum(attempt.number == trial.number for attempt in self.attempts)
 
     def of(self, trial: Trial) -> Sequence[Attempt]:
         """Attempts at a trial, oldest first."""
@@ -151,7 +166,8 @@ def load(path: Path) -> Record:
             attempts.append(Attempt(**fields))
     by_trial: dict[int, list[Attempt]] = {}
     for attempt in attempts:
-        by_trial.setdefault(attempt.number, []).append(attempt)
+        if not attempt.is_warm_up:
+            by_trial.setdefault(attempt.number, []).append(attempt)
     return Record(sessions, attempts, damaged, by_trial)
 
 
@@ -173,12 +189,17 @@ def append(path: Path, entry: Session | Attempt) -> None:
             os.fsync(fd)
         except OSError as error:
             os.ftruncate(fd, end)
-            raise RunStopped(
-                f"{path} cannot be written ({error.strerror}): make room, then go on with"
-                " 'hyperslab experiment resume'; the trial under way is repeated"
-            ) from error
+            raise no_room(path, error) from error
     finally:
         os.close(fd)
+
+
+def no_room(path: Path, error: OSError) -> RunStopped:
+    """What ends a runner that cannot write what it keeps."""
+    return RunStopped(
+        f"{path} cannot be written ({error.strerror}): make room, then go on with"
+        " 'hyperslab experiment resume'; the trial under way is repeated"
+    )
 
 
 def _write(fd: int, data: bytes) -> None:

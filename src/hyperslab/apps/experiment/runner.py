@@ -46,6 +46,7 @@ from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.setting import BIDS, Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
 from hyperslab.apps.experiment.versions import engine_versions
+from hyperslab.apps.experiment.warming import warm_ups
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError
 from hyperslab.machine import pressure
@@ -101,6 +102,10 @@ class Experiment:
     def record(self) -> Record:
         """What was recorded so far. Raises OSError."""
         return records.load(self.directory.record)
+
+    def warm_ups(self, trials: Sequence[Trial], record: Record) -> list[Trial]:
+        """What is run on this machine before these trials, and counts for nothing."""
+        return warm_ups(trials, self.loaded.spec.warm_up, record, boot_id())
 
 
 class Watcher(Protocol):
@@ -234,7 +239,7 @@ def _require_space(experiment: Experiment, wish: Wish, record: Record) -> None:
 def _run_trials(
     experiment: Experiment, wish: Wish, session: Session, means: Means | None, watcher: Watcher
 ) -> Record:
-    """Run what is to be done, and record each trial as soon as it has ended."""
+    """Run what is to be done, and record each trial or warm-up as soon as it has ended."""
     if means is not None:
         clear(experiment.directory.root)
     record = experiment.record()
@@ -242,12 +247,13 @@ def _run_trials(
         others = [one for one in wish.trials if one != trial]
         untried = [one for one in others if not record.of(one)]
         left_s = experiment.estimator.left_s([trial, *untried], record)
-        watcher.begin(trial, len(others) - len(untried), len(wish.trials), left_s)
-        number = len(record.of(trial)) + 1
-        attempt = _attempt(experiment, trial, number, session, means, wish.keep)
+        now = next(iter(experiment.warm_ups([trial], record)), trial)
+        watcher.begin(now, len(others) - len(untried), len(wish.trials), left_s)
+        keep = wish.keep and not now.is_warm_up
+        attempt = _attempt(experiment, now, record.next_attempt(now), session, means, keep)
         records.append(experiment.directory.record, attempt)
         record = experiment.record()
-        watcher.ended(trial, attempt)
+        watcher.ended(now, attempt)
     return record
 
 
@@ -427,11 +433,15 @@ def _cluster(setting: Setting) -> Options:
 
 
 def _tidied(ended: Ended, out: Path, folder: Path, keep: bool) -> Ended:
-    """Keep the records of a trial's run, and remove its outputs unless they are to stay."""
+    """Keep the records of a trial's run, and remove its outputs unless they are to stay. Raises
+    RunStopped.
+    """
     if keep:
         return ended
-    keep_records(out, folder)
-    shutil.rmtree(out, ignore_errors=True)
+    try:
+        keep_records(out, folder)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
     return ended
 
 

@@ -5,7 +5,6 @@ A file that cannot be used is refused with its name, the line and the field of e
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +13,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from hyperslab.apps.bids.calling import is_function
+from hyperslab.apps.experiment.functions import digests_of
 from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.named import NamedTier, with_real
 from hyperslab.apps.experiment.setting import BIDS, IDLE, Recipe, Setting
 from hyperslab.errors import UsageError, suggest
 from hyperslab.network.lab.spec import Backend
+from hyperslab.plan.function import digest_of_bytes
 from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
 from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_size
@@ -137,6 +139,10 @@ class Spec(Table):
     replicates: Count = 3
     seed: int = 0
     "Seed of the order of trials."
+    warm_up: Annotated[int, Field(ge=0)] = 0
+    """Runs of the first trial of each engine that come before it and are not counted, once since
+    the machine was started.
+    """
     before: Before = Before()
     starved: Starved = Starved()
     network: Network = Network()
@@ -167,7 +173,7 @@ class Loaded:
     folder: Path
     "Folder from which relative paths count."
     digests: Mapping[str, str]
-    "SHA-256 of the files of factors and of the workload, by their names."
+    "SHA-256 of the files of factors and of functions, by their names."
     left_out: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     """Levels that the scale does not have and the spec does, by factor, of those that are names;
     none of a factor that this scale does not vary at all.
@@ -178,6 +184,8 @@ class Loaded:
         asked = self.spec.model_dump()
         if self.spec.network == Network():  # which specs without laboratories do not have
             del asked["network"]
+        if not self.spec.warm_up:  # which earlier specs do not have
+            del asked["warm_up"]
         return {"scale": self.scale, "files": dict(self.digests), **asked}
 
     def workload(self, setting: Setting | None = None) -> str:
@@ -185,9 +193,13 @@ class Loaded:
         named = self.spec.workload
         if setting is not None and setting.workload:
             named = setting.workload
-        path, colon, word = named.rpartition(":")
+        return self.located(named)
+
+    def located(self, function: str) -> str:
+        """A function by a name that means the same from any folder."""
+        path, colon, word = function.rpartition(":")
         if not path.endswith(".py"):
-            return named
+            return function
         return f"{self.folder / path}{colon}{word}"
 
     def setting(self, levels: Mapping[str, Level]) -> Setting:
@@ -378,11 +390,22 @@ def _digests(loaded: Loaded, factors: Sequence[Path]) -> dict[str, str]:
     """SHA-256 of the files that an experiment rests on. Raises UsageError for one that is not
     there.
     """
-    files = list(factors)
-    path = Path(loaded.workload().rpartition(":")[0])
-    if path.suffix == ".py":
-        files.append(path)
     try:
-        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+        files = {file.name: digest_of_bytes(file.read_bytes()) for file in factors}
+        for function in _functions(loaded.spec):
+            files |= digests_of(loaded.located(function))
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
+    return files
+
+
+def _functions(spec: Spec) -> list[str]:
+    """Functions of the user's that trials run, as the spec names them."""
+    named = [spec.workload]
+    for levels in (spec.vary, spec.grid):
+        named += levels.get("workload", [])
+    if "workload" in spec.baseline:
+        named.append(spec.baseline["workload"])
+    if spec.source.synth == BIDS:  # whose app may also be a program
+        return [text for text in named if is_function(text)]
+    return [text for text in named if ":" in text]

@@ -4,11 +4,8 @@ persistent memory for the parallel processing of large neuroimaging data (2020).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from statistics import geometric_mean
-from typing import NamedTuple
 
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
@@ -19,13 +16,12 @@ from hyperslab.apps.experiment.claims.claim import (
     rising,
     untestable,
 )
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, CellResult, Verdict
-from hyperslab.apps.experiment.expectation import Expected
+from hyperslab.apps.experiment.claims.law import judge_law
+from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, Verdict
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.significance import beyond_p, equivalent_p, holm, is_told
 from hyperslab.plan.written import parse_size
-from hyperslab.units import show_bytes, show_count
+from hyperslab.units import show_bytes
 
 INCREMENTATION = "storage-tiers/incrementation"
 WRITE_BACK = "storage-tiers/write-back"
@@ -36,8 +32,6 @@ TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
 POOLS = ("processes", "gnu-parallel")
 "Pools of processes: ours, and that of the paper."
-FAR = 1.25
-"Ratio of a makespan to what is expected from which on that is off."
 
 
 def _order(evidence: Evidence) -> Judged:
@@ -105,76 +99,6 @@ def _whole_files(evidence: Evidence) -> Judged:
         for one in evidence.beside("engine", "spark-binary-files", pool, measure, tier=tier)
     ]
     return expecting({"slower"}, found)
-
-
-class Off(NamedTuple):
-    """A cell beside what equation 1 expects of it."""
-
-    result: CellResult
-    ratios: Sequence[float]
-    "Makespans without the start of the engine over what is expected, by replicate."
-
-    @property
-    def ratio(self) -> float:
-        return geometric_mean(self.ratios)
-
-    @property
-    def logarithms(self) -> list[float]:
-        return [math.log(ratio) for ratio in self.ratios]
-
-
-def _law(evidence: Evidence) -> Judged:
-    """Look for cells beyond a factor of what the equation expects, that are so by more than chance
-    among so many cells.
-    """
-    cells = [off for one in evidence.answer.expected if (off := _off(one)) is not None]
-    if not cells:
-        return Judged("not tested", ["No cell has all figures that equation 1 needs."])
-    told = list(_by_engine(cells))
-    if missing := len(evidence.answer.expected) - len(cells):
-        told.append(f"Of {show_count(missing, 'cell')} it lacks a figure.")
-    less, more = far_off(cells)
-    told.append(
-        f"By more than chance, {less} of {show_count(len(cells), 'cell')} took less than"
-        f" 1 / {FAR:g} of it, and {more} more than {FAR:g} times."
-    )
-    if less and more:
-        return Judged("reproduced", told)
-    if less or more:
-        return Judged("in part", told)
-    alike = holm([equivalent_p(one.logarithms, math.log(FAR)) for one in cells])
-    return Judged("refuted" if all(map(is_told, alike)) else "open", told)
-
-
-def far_off(cells: Sequence[Off]) -> tuple[int, int]:
-    """Number of cells that took less than 1 / FAR of what is expected, and more than FAR times as
-    long, by more than chance among so many.
-    """
-    by_chance = holm([beyond_p(one.logarithms, math.log(FAR)) for one in cells])
-    apart = [one.ratio for one, p in zip(cells, by_chance, strict=True) if is_told(p)]
-    less = sum(ratio < 1 for ratio in apart)
-    return less, len(apart) - less
-
-
-def _off(one: Expected) -> Off | None:
-    seconds = one.model.law.seconds
-    measured = one.result.by_replicate(WITHOUT_START)
-    if not seconds or not measured:
-        return None
-    return Off(one.result, [value / seconds for value in measured.values()])
-
-
-def _by_engine(cells: Sequence[Off]) -> Iterator[str]:
-    """How far makespans of each engine are off."""
-    for engine in dict.fromkeys(one.result.cell.shown("engine") for one in cells):
-        own = [one for one in cells if one.result.cell.shown("engine") == engine]
-        least = min(own, key=lambda one: one.ratio)
-        most = max(own, key=lambda one: one.ratio)
-        yield (
-            f"{engine}, without its start: {least.ratio:.2f} ({least.result.cell.name}) to"
-            f" {most.ratio:.2f} times ({most.result.cell.name}) what equation 1 expects, in"
-            f" {len(own)} cells."
-        )
 
 
 def _parallelism(evidence: Evidence) -> Judged:
@@ -315,7 +239,7 @@ CLAIMS = (
     Claim(
         "Equation 1 (bytes at the rates of one stream) is off in both directions.",
         INCREMENTATION,
-        _law,
+        judge_law,
         LAW,
     ),
     _processes_on("dram", {"faster"}, "96 over 25 processes: 0.75 (Fig. 1a, 3a)"),
