@@ -124,6 +124,27 @@ APPS = [
         "tests/apps/experiment/test_runner.py"
         "::test_a_starved_trial_is_repeated_in_its_block_up_to_the_limit",
     ),
+    Mutant(
+        "a warm-up stands for a trial",
+        "src/hyperslab/apps/experiment/record.py",
+        "if not attempt.is_warm_up:",
+        "if True:",
+        "tests/apps/experiment/test_warming.py::test_warm_ups_count_for_nothing",
+    ),
+    Mutant(
+        "rates of a probe are taken as exact",
+        "src/hyperslab/apps/experiment/claims/law.py",
+        "expected_s = self.expected_s.high if self.ratio > 1 else self.expected_s.low",
+        "expected_s = self.expected_s.mean",
+        "tests/apps/experiment/test_rates.py::test_equation_1_is_off_where_the_rates_say_so_too",
+    ),
+    Mutant(
+        "a source has its name before it is on storage",
+        "src/hyperslab/apps/experiment/inputs.py",
+        "synchronise_tree(partial)",
+        "pass",
+        "tests/apps/experiment/test_inputs.py::test_a_source_is_on_storage_before_it_has_its_name",
+    ),
     # captures of packets
     Mutant(
         "the same ends meet once",

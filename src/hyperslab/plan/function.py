@@ -174,9 +174,7 @@ def _with_neighbours(
     return replace(ref, digest=digest_of_parts(ref.known_as, parts), earlier_digest=before)
 
 
-def imported_files(
-    file: str, package: str, find: Callable[[str, Path], str | None]
-) -> set[str]:
+def imported_files(file: str, package: str, find: Callable[[str, Path], str | None]) -> set[str]:
     """Source files below a module's folder that it imports, anywhere in its text, and they in turn,
     its own among them; none of what is installed. `find` says where the file of a module is, by its
     name and that folder. Raises OSError, SyntaxError and ValueError.

@@ -28,8 +28,6 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
-from hyperslab.apps.experiment.claims.storage_tiers import Off, far_off
-from hyperslab.apps.experiment.comparison import results_of
 from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.record import Record, append
 from hyperslab.apps.experiment.runner import Experiment
@@ -111,13 +109,6 @@ def test_that_nothing_is_faster_is_one_test(tmp_path: Path) -> None:
     assert outcome(found, "stop falling") == "reproduced"
     found = outcomes(INCREMENTATION, dict.fromkeys(cells, (0.9, 0.91, 0.92)), tmp_path)
     assert outcome(found, "stop falling") == "open", "faster, and not beyond the margin"
-
-
-def test_equation_1_is_off_by_more_than_chance(tmp_path: Path) -> None:
-    asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
-    result = results_of(asked.cells[:1], record_of(asked, {}, {}))[0]
-    assert far_off([Off(result, (0.78, 0.79, 0.8))]) == (0, 0), "less than 1 / 1.25 by chance"
-    assert far_off([Off(result, (0.5, 0.51, 0.52)), Off(result, (2.0, 2.1, 2.2))]) == (1, 1)
 
 
 def test_more_workers(tmp_path: Path) -> None:

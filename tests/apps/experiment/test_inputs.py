@@ -13,7 +13,8 @@ from hyperslab.apps.experiment.spec import Before, load_spec
 from hyperslab.cli.trials import Silent
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError
-from tests.apps.experiment.specs import TEXT
+from tests.apps.experiment.specs import TEXT, experiment
+from tests.apps.experiment.syncing import waited_for
 
 SYNTH = 'synth = "bigbrain"\nsize = "64KiB"'
 NOTHING = Wish([])
@@ -70,3 +71,18 @@ def test_a_source_that_has_changed_is_refused(scans: Path, tmp_path: Path) -> No
 def test_what_is_not_there_has_no_files(tmp_path: Path) -> None:
     asked = _of("nowhere/*.nii", tmp_path)
     assert asked.inputs.files(asked.settings(asked.cells)[0]) == []
+
+
+def test_a_source_is_on_storage_before_it_has_its_name(tmp_path: Path) -> None:
+    """A dataset of many files, each of which is waited for, with the names in every folder."""
+    text = TEXT.replace(SYNTH, 'synth = "bids"\nsize = "64KiB"\nfiles = 2')
+    asked = experiment(tmp_path / "out", text)
+    settings = asked.settings(asked.cells)
+    source = asked.inputs.folder(settings[0])
+    with waited_for() as found:
+        asked.inputs.make(settings, lambda text: None)
+    below = {one.relative_to(source) for one in source.rglob("*")}
+    assert any(one.suffix == ".nii" for one in below)
+    unfinished = source.with_name(f".{source.name}.part")
+    assert {unfinished / one for one in below} <= set(found)
+    assert found[-2:] == [unfinished, source.parent]

@@ -1,10 +1,18 @@
-"""Why a trial failed, as what it has printed says."""
+"""Why a trial failed, as what it has printed says, and what is kept of it."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from hyperslab.apps.experiment.process import reason_in
+from hyperslab.apps.experiment.process import keep_records, reason_in
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.errors import RunStopped
+from tests.apps.experiment.syncing import waited_for
 
 SPARK = """\
 26/11/24 14:30:52 WARN TaskSetManager: Lost task 0.0: java.lang.OutOfMemoryError: x
@@ -34,3 +42,37 @@ TOO_LARGE = "java.lang.OutOfMemoryError: Required array size too large"
 )
 def test_the_reason_is_found(printed: str, reason: str) -> None:
     assert reason_in(printed.splitlines()) == reason
+
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """Outputs of a run on another file system, with two of its records."""
+    if not MEMORY.is_dir() or MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other file system at /dev/shm: mount a tmpfs there")
+    out = Path(tempfile.mkdtemp(dir=MEMORY))
+    records = RunDirectory(out).new_folder()
+    for name in ("summary.json", "plan.json"):
+        (records / name).write_text(name)
+    yield out
+    shutil.rmtree(out)
+
+
+def test_records_are_on_storage_when_a_trial_is_said_to_be_done(
+    elsewhere: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "trials" / "0001-1"
+    folder.mkdir(parents=True)
+    with waited_for() as found:
+        keep_records(elsewhere, folder)
+    kept = [folder / name for name in ("summary.json", "plan.json")]
+    assert [path.read_text() for path in kept] == [path.name for path in kept]
+    assert found == [*kept, folder, folder.parent]
+
+
+def test_records_that_do_not_fit_end_the_runner(elsewhere: Path, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").symlink_to("/dev/full")
+    with pytest.raises(RunStopped, match=r"No space left on device.*: make room, then go on"):
+        keep_records(elsewhere, tmp_path)

@@ -36,6 +36,7 @@ SPEC = """\
 title = "Short"
 workload = "{workload}"
 replicates = {replicates}
+warm_up = {warm_up}
 trial_limit_s = {limit_s}
 probe_s = 0
 
@@ -67,6 +68,7 @@ def _spec(
     size: str = "32KiB",
     engine: str = "serial",
     files: int = 1,
+    warm_up: int = 0,
 ) -> Path:
     path = folder / "short.toml"
     text = SPEC.format(
@@ -77,6 +79,7 @@ def _spec(
         size=size,
         engine=engine,
         files=files,
+        warm_up=warm_up,
     )
     path.write_text(text)
     return path
@@ -260,17 +263,23 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
 
 
 def test_half_a_line_is_a_trial_that_is_run_again(tmp_path: Path) -> None:
-    spec = _spec(tmp_path)
+    """And a warm-up is not, which is no trial."""
+    spec = _spec(tmp_path, warm_up=1)
     out = tmp_path / "out"
-    assert hyperslab("experiment", "run", spec, "--out", out, "--quiet").returncode == 0
+    first = hyperslab("experiment", "run", spec, "--out", out)
+    assert first.returncode == 0, first.stderr
+    assert "warm-ups   1, before the first trial of each engine" in first.stdout
     path = out / "record.jsonl"
     path.write_bytes(path.read_bytes()[:-100])
     lost = _record(out)
     assert lost.damaged == 1
     done = hyperslab("experiment", "resume", spec, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert sorted(attempt.number for attempt in _record(out).attempts) == [1, 2]
+    assert sorted(attempt.number for attempt in _record(out).attempts) == [0, 1, 2]
+    assert "warm-ups" not in done.stdout
     assert "Damaged in the record: 1 line" in done.stdout
+    assert "Not counted: 1 warm-up before the first trial" in done.stdout
+    assert "<td>warm-up 1</td>" in (out / "report.html").read_text()
 
 
 @repeats("a full disk: test_disk.py; what has failed or is half a line is run again: above")

@@ -18,7 +18,7 @@ End = Literal["low", "high"]
 
 
 def interval_of(rate: Measured) -> Interval:
-    """The median of a rate, with the interval of its repetitions; without bounds of a single one."""
+    """Median of a rate, with the interval of its repetitions; without bounds of a single one."""
     usual = ratio_interval(rate.values, [1.0] * len(rate.values))
     if usual.low is None or usual.high is None:
         return Interval(rate.median, None, None)

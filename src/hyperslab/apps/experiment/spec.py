@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from hyperslab.apps.bids.calling import is_function
-from hyperslab.apps.experiment.functions import digests_of
 from hyperslab.apps.experiment.factors import FACTORS, Level
+from hyperslab.apps.experiment.functions import digests_of
 from hyperslab.apps.experiment.named import NamedTier, with_real
 from hyperslab.apps.experiment.setting import BIDS, IDLE, Recipe, Setting
 from hyperslab.errors import UsageError, suggest

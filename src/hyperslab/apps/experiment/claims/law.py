@@ -75,9 +75,9 @@ def judge_law(evidence: Evidence) -> Judged:
     less, more = far_off(cells)
     told = [*_by_engine(cells), *_unsure(evidence, cells)]
     told.append(
-        f"By more than chance, and with rates as far off as the probe's repetitions allow, {less} of"
-        f" {show_count(len(cells), 'cell')} took less than 1 / {FAR:g} of it, and {more} more than"
-        f" {FAR:g} times."
+        "By more than chance, and with rates as far off as the probe's repetitions allow,"
+        f" {less} of {show_count(len(cells), 'cell')} took less than 1 / {FAR:g} of it, and {more}"
+        f" more than {FAR:g} times."
     )
     if less and more:
         return Judged("reproduced", told)

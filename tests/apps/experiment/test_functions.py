@@ -1,0 +1,70 @@
+"""Functions of the user's: a change of their code is a change of the experiment, wherever they come
+from; nothing of them is imported to see it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.experiment.functions import digests_of
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.errors import UsageError
+from tests.apps.experiment.specs import TEXT
+
+RUINOUS = "raise SystemExit('nobody asked for it to be imported')\n"
+
+
+@pytest.fixture
+def measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package where the command is given, two of whose modules import one another."""
+    folder = tmp_path / "measures"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(RUINOUS)
+    (folder / "mean.py").write_text("import numpy\nfrom . import weights\n" + RUINOUS)
+    (folder / "weights.py").write_text("import measures.mean\n" + RUINOUS)
+    (folder / "other.py").write_text(RUINOUS)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def _asked(folder: Path, workload: str) -> Experiment:
+    path = folder / "spec.toml"
+    path.write_text(TEXT.replace('"increment"', f'"{workload}"'))
+    return Experiment.of(find(str(path)).load(None), folder / "out")
+
+
+@pytest.mark.parametrize("workload", ["measures.mean:work", "measures/mean.py:work"])
+def test_a_function_that_has_changed_is_refused(
+    workload: str, measures: Path, tmp_path: Path
+) -> None:
+    begun = _asked(tmp_path, workload)
+    begun.directory.root.mkdir()
+    begun.directory.begin(begun.loaded)
+    (measures / "other.py").write_text("")
+    begun.directory.require_unchanged(_asked(tmp_path, workload).loaded)
+    (measures / "mean.py").write_text("from . import weights\n")
+    with pytest.raises(UsageError, match=r"files\.mean\.py: '.*', was '"):
+        begun.directory.require_unchanged(_asked(tmp_path, workload).loaded)
+
+
+def test_what_a_function_imports_from_beside_it_is_its_code(measures: Path) -> None:
+    assert set(digests_of("measures.mean:work")) == {"__init__.py", "mean.py", "weights.py"}
+    assert set(digests_of("measures:work")) == {"__init__.py"}
+
+
+def test_levels_of_the_factor_are_functions_too(measures: Path, tmp_path: Path) -> None:
+    text = TEXT.replace("[vary]", '[grid]\nworkload = ["measures.other:work"]\n\n[vary]')
+    path = tmp_path / "spec.toml"
+    path.write_text(text.replace("delay = 0\n", 'delay = 0\nworkload = "increment"\n'))
+    assert set(find(str(path)).load(None).digests) == {"other.py"}
+
+
+def test_functions_without_code_of_the_users() -> None:
+    """Those of this package, whose version is recorded, and those that are compiled in."""
+    assert digests_of("hyperslab.apps.experiment.lock:sleep") == {}
+    assert digests_of("sys:intern") == {}
+    with pytest.raises(UsageError, match=r"workload nowhere\.at_all: there is no such module in"):
+        digests_of("nowhere.at_all:work")

@@ -1,0 +1,108 @@
+"""Rates of a probe: how far they may be off is what their repetitions say, in both models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from hyperslab.apps.experiment.answer import Answer
+from hyperslab.apps.experiment.charts import ratios_svg
+from hyperslab.apps.experiment.claims.law import Off, far_off
+from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.design import Cell
+from hyperslab.apps.experiment.expectation import Expected, sentences
+from hyperslab.apps.experiment.expected_page import expected_sheet
+from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.model import model_of
+from hyperslab.apps.experiment.rates import interval_of
+from hyperslab.storage.probing.records import Measured
+from tests.apps.experiment.test_model import CURVES, DISK, USE
+from tests.storage.probing.made import curve
+
+READ = (90e6, 100e6, 112e6)
+WRITE = (50e6, 50e6, 50e6)
+REPEATED = replace(
+    DISK,
+    curves={
+        "read-cold": curve({1: READ}),
+        "read-cached": curve({1: READ}),
+        "write": curve({1: WRITE}),
+    },
+)
+RESULT = CellResult(Cell({"engine": "serial"}, ()), (), None)
+
+
+def _ends(values: tuple[float, ...]) -> tuple[float, float]:
+    """Student's t interval of the logarithms, by SciPy."""
+    logarithms = np.log(values)
+    low, high = scipy.stats.t.interval(
+        0.95, len(values) - 1, logarithms.mean(), scipy.stats.sem(logarithms)
+    )
+    return math.exp(low), math.exp(high)
+
+
+def test_the_interval_of_a_rate_is_that_of_its_repetitions() -> None:
+    assert interval_of(Measured(READ)) == pytest.approx((100e6, *_ends(READ)), rel=1e-6)
+    assert interval_of(Measured(WRITE)) == pytest.approx((50e6, 50e6, 50e6))
+    assert interval_of(Measured((5.0,))) == (5.0, None, None)
+    mean, low, high = interval_of(Measured((*[1.0] * 40, *[9.0] * 30)))
+    assert mean == low == 1.0, "the median, though the mean is far from it"
+    assert high is not None
+
+
+def test_what_is_expected_lies_between_what_the_rates_allow() -> None:
+    model = model_of(USE, REPEATED, REPEATED)
+    low, high = _ends(READ)
+    law = model.law
+    assert law.seconds == pytest.approx(7.2 + 12)
+    assert law.least_s == pytest.approx(720e6 / high + 12)
+    assert law.most_s == pytest.approx(720e6 / low + 12)
+    assert law.ratios == pytest.approx((30 / 19.2, 30 / law.most_s, 30 / law.least_s))
+    assert model.bound.least_s == pytest.approx(1 + 720e6 / high + 12)
+    assert model.bound.most_s == pytest.approx(1 + 720e6 / low + 12)
+    asked = replace(REPEATED, ceilings={"read-cold": 1e8, "write": 5e7})
+    bound = model_of(USE, asked, asked).bound
+    assert bound.least_s == bound.most_s == bound.seconds, "an emulated tier is as it was asked"
+
+
+def test_nobody_knows_how_far_off_a_rate_is_that_was_measured_once() -> None:
+    law = model_of(USE, REPEATED, replace(DISK, path="/other", curves=CURVES)).law
+    assert (law.least_s, law.most_s) == (None, None)
+    assert law.ratios == (pytest.approx(30 / 19.2), None, None)
+
+
+def test_equation_1_is_off_where_the_rates_say_so_too() -> None:
+    few, many = (0.5, 0.51, 0.52), (2.0, 2.1, 2.2)
+    sure = Interval(1.0, 0.99, 1.01)
+    assert far_off([Off(RESULT, few, sure), Off(RESULT, many, sure)]) == (1, 1)
+    assert far_off([Off(RESULT, (0.78, 0.79, 0.8), sure)]) == (0, 0), "less than 1 / 1.25 by chance"
+    slow = Interval(1.0, 0.99, 1.9)
+    assert far_off([Off(RESULT, few, slow), Off(RESULT, many, slow)]) == (1, 0)
+    fast = Interval(1.0, 0.45, 1.01)
+    assert far_off([Off(RESULT, few, fast), Off(RESULT, many, fast)]) == (0, 1)
+    once = Interval(1.0, None, None)
+    assert far_off([Off(RESULT, few, once), Off(RESULT, many, once)]) == (0, 0)
+    near = (0.99, 1.0, 1.01)
+    assert Off(RESULT, near, sure).alike_p() == pytest.approx(0.0, abs=0.01)
+    assert (Off(RESULT, near, slow).alike_p() or 0.0) > 0.5
+    assert Off(RESULT, near, once).alike_p() is None
+
+
+def test_a_page_says_how_far_the_rates_may_be_off() -> None:
+    one = Expected(RESULT, model_of(USE, REPEATED, REPEATED), "/disk", "/disk")
+    low, _ = _ends(READ)
+    row = expected_sheet(Answer((), (), (), (), (), [one])).rows[0]
+    assert row[3].startswith(f"1.56 x ({30 / (720e6 / low + 12):.3g} to ")
+    chart = ratios_svg([one])
+    assert chart.count('stroke-width="2"') == chart.count("<circle") == 2
+    within = model_of(replace(USE, makespan_s=19.5), REPEATED, REPEATED)
+    assert within.bound.ratio is not None
+    assert within.bound.ratio < 1
+    told = " ".join(sentences([replace(one, model=within)]))
+    assert "took less than the bound" not in told, "as far as anybody knows"
+    beyond = model_of(replace(USE, makespan_s=10.0), REPEATED, REPEATED)
+    assert "took less than the bound" in " ".join(sentences([replace(one, model=beyond)]))
