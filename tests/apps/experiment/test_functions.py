@@ -56,10 +56,15 @@ def test_what_a_function_imports_from_beside_it_is_its_code(measures: Path) -> N
 
 
 def test_levels_of_the_factor_are_functions_too(measures: Path, tmp_path: Path) -> None:
-    text = TEXT.replace("[vary]", '[grid]\nworkload = ["measures.other:work"]\n\n[vary]')
+    """Also two whose files have one name."""
+    (tmp_path / "other.py").write_text("")
+    levels = 'workload = ["measures.other:work", "other.py:work"]'
+    text = TEXT.replace("[vary]", f"[grid]\n{levels}\n\n[vary]")
     path = tmp_path / "spec.toml"
     path.write_text(text.replace("delay = 0\n", 'delay = 0\nworkload = "increment"\n'))
-    assert set(find(str(path)).load(None).digests) == {"other.py"}
+    digests = find(str(path)).load(None).digests
+    assert set(digests) == {"other.py", "other.py:work, other.py"}
+    assert len(set(digests.values())) == 2
 
 
 def test_functions_without_code_of_the_users() -> None:

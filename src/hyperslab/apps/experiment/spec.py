@@ -393,7 +393,9 @@ def _digests(loaded: Loaded, factors: Sequence[Path]) -> dict[str, str]:
     try:
         files = {file.name: digest_of_bytes(file.read_bytes()) for file in factors}
         for function in _functions(loaded.spec):
-            files |= digests_of(loaded.located(function))
+            for name, digest in digests_of(loaded.located(function)).items():
+                is_taken = files.get(name, digest) != digest
+                files[f"{function}, {name}" if is_taken else name] = digest
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
     return files
