@@ -14,6 +14,7 @@ from hyperslab.apps.experiment.shipped import find
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT
 
+NOWHERE = Path("/nowhere")
 RUINOUS = "raise SystemExit('nobody asked for it to be imported')\n"
 
 
@@ -38,21 +39,27 @@ def _asked(folder: Path, workload: str) -> Experiment:
 
 @pytest.mark.parametrize("workload", ["measures.mean:work", "measures/mean.py:work"])
 def test_a_function_that_has_changed_is_refused(
-    workload: str, measures: Path, tmp_path: Path
+    workload: str, measures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = _asked(tmp_path, workload)
     begun.directory.root.mkdir()
     begun.directory.begin(begun.loaded)
     (measures / "other.py").write_text("")
-    begun.directory.require_unchanged(_asked(tmp_path, workload).loaded)
+    with monkeypatch.context() as patch:
+        patch.chdir("/")
+        begun.directory.require_unchanged(_asked(tmp_path, workload).loaded)
     (measures / "mean.py").write_text("from . import weights\n")
     with pytest.raises(UsageError, match=r"files\.mean\.py: '.*', was '"):
         begun.directory.require_unchanged(_asked(tmp_path, workload).loaded)
 
 
 def test_what_a_function_imports_from_beside_it_is_its_code(measures: Path) -> None:
-    assert set(digests_of("measures.mean:work")) == {"__init__.py", "mean.py", "weights.py"}
-    assert set(digests_of("measures:work")) == {"__init__.py"}
+    assert set(digests_of("measures.mean:work", NOWHERE)) == {
+        "__init__.py",
+        "mean.py",
+        "weights.py",
+    }
+    assert set(digests_of("measures:work", NOWHERE)) == {"__init__.py"}
 
 
 def test_levels_of_the_factor_are_functions_too(measures: Path, tmp_path: Path) -> None:
@@ -69,7 +76,7 @@ def test_levels_of_the_factor_are_functions_too(measures: Path, tmp_path: Path) 
 
 def test_functions_without_code_of_the_users() -> None:
     """Those of this package, whose version is recorded, and those that are compiled in."""
-    assert digests_of("hyperslab.apps.experiment.lock:sleep") == {}
-    assert digests_of("sys:intern") == {}
+    assert digests_of("hyperslab.apps.experiment.lock:sleep", NOWHERE) == {}
+    assert digests_of("sys:intern", NOWHERE) == {}
     with pytest.raises(UsageError, match=r"workload nowhere\.at_all: there is no such module in"):
-        digests_of("nowhere.at_all:work")
+        digests_of("nowhere.at_all:work", NOWHERE)

@@ -1,7 +1,7 @@
 """Functions of the user's: the source files that they come from, found without importing any.
 
 A trial imports a module from the folder in which the command was given, or from Python's path, so
-they are looked for there.
+they are looked for there; then beside the spec, so that a report can be made from any folder.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
@@ -20,44 +21,53 @@ from hyperslab.plan.function import digest_of_bytes, imported_files, package_of
 _PACKAGE = __name__.partition(".")[0]
 
 
-def digests_of(function: str) -> dict[str, str]:
+def digests_of(function: str, folder: Path) -> dict[str, str]:
     """SHA-256 of the source files of `module:name` or `/path/file.py:name`: its own, and those of
     its neighbours that it imports, by their paths from its folder; none of this package, whose
-    version is recorded, nor of what is compiled in. Raises UsageError for a module that is not
-    there, and OSError.
+    version is recorded, nor of what is compiled in. `folder` is that of the spec. Raises UsageError
+    for a module that is not there, and OSError.
     """
     place = function.rpartition(":")[0]
     if place.partition(".")[0] == _PACKAGE:
         return {}
-    file, package = _located(place)
+    file, package = _located(place, folder)
     if not file:
         return {}
     beside: set[str] = set()
     with suppress(SyntaxError, ValueError):  # trials say what is wrong with it
-        beside = imported_files(file, package, _neighbour)
-    folder = Path(file).parent
+        beside = imported_files(file, package, partial(_neighbour, _root(file, package)))
+    home = Path(file).parent
     return {
-        str(Path(one).relative_to(folder)): digest_of_bytes(Path(one).read_bytes())
+        str(Path(one).relative_to(home)): digest_of_bytes(Path(one).read_bytes())
         for one in sorted({file, *beside})
     }
 
 
-def _located(place: str) -> tuple[str, str]:
+def _located(place: str, folder: Path) -> tuple[str, str]:
     """The file of a module, or of a path, and the package that it is in. Raises UsageError."""
     if place.endswith(".py"):
         return place, ""
-    spec = _spec_of(place, [os.getcwd()])
+    spec = _spec_of(place, [os.getcwd()]) or _spec_of(place, [str(folder)])
     if spec is None:
         raise UsageError(
-            f"workload {place}: there is no such module in {os.getcwd()} or on the Python path"
+            f"workload {place}: there is no such module in {os.getcwd()}, beside the spec or on the"
+            " Python path"
         )
     file = _file_of(spec)
     return file, package_of(place, file)
 
 
-def _neighbour(module: str, folder: Path) -> str | None:
-    """The file of a module that one in a folder imports."""
-    spec = _spec_of(module, [str(folder), os.getcwd()])
+def _root(file: str, package: str) -> Path:
+    """The folder that a package lies in, of which a module is; else the module's own."""
+    root = Path(file).parent
+    for _ in filter(None, package.split(".")):
+        root = root.parent
+    return root
+
+
+def _neighbour(root: Path, module: str, folder: Path) -> str | None:
+    """The file of a module that one in a folder imports, whose package lies in another one."""
+    spec = _spec_of(module, [str(folder), str(root), os.getcwd()])
     if spec is None:
         return None
     return _file_of(spec) or None

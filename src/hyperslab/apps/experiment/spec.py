@@ -393,7 +393,7 @@ def _digests(loaded: Loaded, factors: Sequence[Path]) -> dict[str, str]:
     try:
         files = {file.name: digest_of_bytes(file.read_bytes()) for file in factors}
         for function in _functions(loaded.spec):
-            for name, digest in digests_of(loaded.located(function)).items():
+            for name, digest in digests_of(loaded.located(function), loaded.folder).items():
                 is_taken = files.get(name, digest) != digest
                 files[f"{function}, {name}" if is_taken else name] = digest
     except OSError as error:
