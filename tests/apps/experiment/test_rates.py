@@ -11,15 +11,17 @@ import scipy.stats
 
 from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.charts import ratios_svg
-from hyperslab.apps.experiment.claims.law import Off, far_off
+from hyperslab.apps.experiment.claims.claim import Evidence, Judged
+from hyperslab.apps.experiment.claims.law import Off, far_off, judge_law
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.design import Cell
 from hyperslab.apps.experiment.expectation import Expected, sentences
 from hyperslab.apps.experiment.expected_page import expected_sheet
 from hyperslab.apps.experiment.intervals import Interval
-from hyperslab.apps.experiment.model import model_of
+from hyperslab.apps.experiment.model import Place, model_of
 from hyperslab.apps.experiment.rates import interval_of
 from hyperslab.storage.probing.records import Measured
+from tests.apps.experiment.specs import attempt
 from tests.apps.experiment.test_model import CURVES, DISK, USE
 from tests.storage.probing.made import curve
 
@@ -91,6 +93,28 @@ def test_equation_1_is_off_where_the_rates_say_so_too() -> None:
     assert Off(RESULT, near, sure).alike_p() == pytest.approx(0.0, abs=0.01)
     assert (Off(RESULT, near, slow).alike_p() or 0.0) > 0.5
     assert Off(RESULT, near, once).alike_p() is None
+
+
+def test_a_claim_on_equation_1_is_as_sure_as_the_rates() -> None:
+    """One cell takes half of the 19.2 s, another one twice as long."""
+
+    def said(place: Place) -> Judged:
+        cells = [_took(seconds, place) for seconds in (9.6, 38.4)]
+        return judge_law(Evidence(Answer([cells[0].result], (), (), (), (), cells), 0.1))
+
+    assert said(REPEATED).outcome == "reproduced"
+    unsteady = {**REPEATED.curves, "write": curve({1: (30e6, 50e6, 80e6)})}
+    assert said(replace(REPEATED, curves=unsteady)).outcome == "open"
+    once = said(DISK)
+    assert once.outcome == "open"
+    assert "Of 2 cells a rate was measured once, and nobody knows how well." in once.evidence
+
+
+def _took(seconds: float, place: Place) -> Expected:
+    """A cell whose three replicates took about so long, after the start."""
+    numbers = [{"makespan_without_startup_s": seconds * share} for share in (0.99, 1.0, 1.01)]
+    trials = [attempt(n, n, RESULT.cell, 1.0, numbers=one) for n, one in enumerate(numbers, 1)]
+    return Expected(replace(RESULT, attempts=trials), model_of(USE, place, place), "/d", "/d")
 
 
 def test_a_page_says_how_far_the_rates_may_be_off() -> None:
