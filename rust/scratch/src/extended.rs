@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
-use crate::names::Inode;
+use crate::inodes::Inode;
 
 /// Set an attribute, under the conditions that `setxattr(2)` has flags for.
 pub fn set(inode: &Inode, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {

@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use crate::attributes::{PERMISSIONS, drop_set_id, kind_of, time_of, told};
 use crate::extended;
 use crate::extents::BLOCK;
-use crate::names::{New, nothing};
+use crate::inodes::{New, nothing};
 use crate::replies::{FOR_EVER, reply_empty, reply_entry, reply_value, said};
 use crate::serving::{NAME_LENGTH, ScratchFs};
 

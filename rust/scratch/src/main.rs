@@ -3,10 +3,12 @@
 mod arguments;
 mod attributes;
 mod contents;
+mod directory;
 mod extended;
 mod extents;
 mod filesystem;
 mod image;
+mod inodes;
 mod names;
 mod namespace;
 mod replies;

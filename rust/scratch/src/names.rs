@@ -1,124 +1,25 @@
-//! Names and attributes of all files, in memory alone.
+//! Names of all files, in memory alone.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::{OsStr, OsString};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use fuser::{FileAttr, FileType, INodeNo};
+use fuser::{FileAttr, FileType};
 use nix::errno::Errno;
 
-use crate::extents::{BLOCK, Extents};
+use crate::directory::{Directory, Listed};
+use crate::inodes::{Inode, New};
 
 /// Number of the root.
 pub const ROOT: u64 = 1;
-/// Places in a directory before that of its first entry: for itself and its parent.
-const FIRST_PLACE: u64 = 3;
-/// Bytes of a directory, as other file systems show them.
-const DIRECTORY_NBYTES: u64 = 4096;
 const SET_GROUP: u16 = libc::S_ISGID as u16;
-
-/// What belongs to a file but its names.
-#[derive(Debug)]
-pub struct Inode {
-    /// Attributes, which are locked for moments.
-    pub attributes: Mutex<FileAttr>,
-    /// Where its contents are, which is locked while they are read and written.
-    pub extents: RwLock<Extents>,
-    /// Where a symbolic link leads.
-    pub target: OsString,
-    /// Extended attributes.
-    pub extended: Mutex<BTreeMap<OsString, Vec<u8>>>,
-    /// Whether something that was written there is lost.
-    pub is_damaged: AtomicBool,
-}
-
-impl Inode {
-    /// Attributes as they are.
-    pub fn now(&self) -> FileAttr {
-        *self.attributes.lock().unwrap()
-    }
-
-    /// Change attributes, and the time of the change.
-    pub fn change(&self, change: impl FnOnce(&mut FileAttr)) -> FileAttr {
-        let mut attributes = self.attributes.lock().unwrap();
-        change(&mut attributes);
-        attributes.ctime = SystemTime::now();
-        *attributes
-    }
-}
-
-/// A file that is to be made.
-pub struct New<'a> {
-    /// What it is.
-    pub kind: FileType,
-    /// Its permissions.
-    pub mode: u16,
-    /// Who makes it.
-    pub uid: u32,
-    /// Group of who makes it.
-    pub gid: u32,
-    /// Which device it is.
-    pub rdev: u32,
-    /// Where it leads, if it is a symbolic link.
-    pub target: &'a OsStr,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    place: u64,
-    number: u64,
-}
-
-/// A directory. Entries keep their places, whatever comes and goes while it is listed.
-struct Directory {
-    parent: u64,
-    by_name: HashMap<OsString, Entry>,
-    by_place: BTreeMap<u64, OsString>,
-    next_place: u64,
-}
-
-impl Directory {
-    fn new(parent: u64) -> Self {
-        Self { parent, by_name: HashMap::new(), by_place: BTreeMap::new(), next_place: FIRST_PLACE }
-    }
-
-    fn get(&self, name: &OsStr) -> Option<u64> {
-        self.by_name.get(name).map(|entry| entry.number)
-    }
-
-    fn insert(&mut self, name: &OsStr, number: u64) {
-        let place = self.next_place;
-        self.next_place += 1;
-        self.by_place.insert(place, name.into());
-        self.by_name.insert(name.into(), Entry { place, number });
-    }
-
-    fn remove(&mut self, name: &OsStr) {
-        if let Some(entry) = self.by_name.remove(name) {
-            self.by_place.remove(&entry.place);
-        }
-    }
-}
 
 struct Node {
     inode: Arc<Inode>,
     directory: Option<Directory>,
     /// References that the kernel holds.
     lookups: u64,
-}
-
-/// An entry of a directory as it is listed.
-pub struct Listed {
-    /// Number of the file.
-    pub number: u64,
-    /// What it is.
-    pub kind: FileType,
-    /// Its name.
-    pub name: OsString,
-    /// Its place.
-    pub place: u64,
 }
 
 /// All files.
@@ -242,14 +143,8 @@ impl Names {
         let number = self.next_number;
         self.next_number += 1;
         let directory = (new.kind == FileType::Directory).then(|| Directory::new(parent));
-        let inode = Inode {
-            attributes: Mutex::new(attributes(number, new)),
-            extents: RwLock::default(),
-            target: new.target.into(),
-            extended: Mutex::default(),
-            is_damaged: AtomicBool::new(false),
-        };
-        self.nodes.insert(number, Node { inode: Arc::new(inode), directory, lookups: 0 });
+        let inode = Arc::new(Inode::new(number, new));
+        self.nodes.insert(number, Node { inode, directory, lookups: 0 });
         number
     }
 
@@ -298,7 +193,7 @@ impl Names {
     }
 
     fn require_empty(&self, number: u64) -> Result<(), Errno> {
-        if self.directory(number)?.by_name.is_empty() {
+        if self.directory(number)?.is_empty() {
             return Ok(());
         }
         Err(Errno::ENOTEMPTY)
@@ -398,10 +293,9 @@ impl Names {
                 return Ok(());
             }
         }
-        for (place, name) in directory.by_place.range(behind + 1..) {
-            let number = directory.by_name[name].number;
+        for (place, name, number) in directory.behind(behind) {
             let kind = self.node(number)?.inode.now().kind;
-            if !take(Listed { number, kind, name: name.clone(), place: *place }) {
+            if !take(Listed { number, kind, name: name.clone(), place }) {
                 break;
             }
         }
@@ -409,45 +303,10 @@ impl Names {
     }
 }
 
-fn attributes(number: u64, new: &New) -> FileAttr {
-    let now = SystemTime::now();
-    let is_directory = new.kind == FileType::Directory;
-    let size = if is_directory { DIRECTORY_NBYTES } else { new.target.len() as u64 };
-    FileAttr {
-        ino: INodeNo(number),
-        size,
-        blocks: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: now,
-        kind: new.kind,
-        perm: new.mode,
-        nlink: if is_directory { 2 } else { 1 },
-        uid: new.uid,
-        gid: new.gid,
-        rdev: new.rdev,
-        blksize: BLOCK as u32,
-        flags: 0,
-    }
-}
-
-/// What the kernel is told of a name that nothing has, so that it does not ask again.
-pub fn nothing() -> FileAttr {
-    let new = New {
-        kind: FileType::RegularFile,
-        mode: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        target: OsStr::new(""),
-    };
-    FileAttr { atime: UNIX_EPOCH, ..attributes(0, &new) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::FIRST_PLACE;
 
     fn new(kind: FileType) -> New<'static> {
         New { kind, mode: 0o644, uid: 7, gid: 8, rdev: 0, target: OsStr::new("") }

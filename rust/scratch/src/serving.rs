@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use crate::attributes::drop_set_id;
 use crate::contents::Contents;
 use crate::extents::BLOCK;
-use crate::names::{Inode, Names, New};
+use crate::inodes::{Inode, New};
+use crate::names::Names;
 
 pub const NAME_LENGTH: u32 = 255;
 const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
