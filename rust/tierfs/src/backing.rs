@@ -27,8 +27,11 @@ pub fn errno_of(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// A descriptor that only names what is called so in a directory, and its attributes.
-pub fn find(parent: &Inode, name: &OsStr) -> Result<(OwnedFd, FileStat), Errno> {
+/// A descriptor that only names a file, and its attributes.
+pub type Named = (OwnedFd, FileStat);
+
+/// What is called so in a directory.
+pub fn find(parent: &Inode, name: &OsStr) -> Result<Named, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let fd = nix::fcntl::openat(&parent.fd, name, flags, Mode::empty())?;
     let stat = fstat(&fd)?;

@@ -5,23 +5,20 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, FallocateFlags};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::fstat;
 use nix::unistd::{UnlinkatFlags, Whence};
 
-use crate::backing::{self, Entry};
-use crate::handles::{Listing, Open};
-use crate::serving::{GENERATION, TierFs, made, reply_value, said, when_settled};
+use crate::backing;
+use crate::serving::{GENERATION, TierFs, reply_value, said, when_settled};
 use crate::tier::Operation;
 
 /// Bytes that the kernel asks for or sends at once, at most.
@@ -48,8 +45,7 @@ impl Filesystem for TierFs {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let due = self.operate(Operation::Lookup);
-        let found = self.inodes.get(parent.0).and_then(|parent| backing::find(&parent, name));
-        self.answer_entry(due, found, reply);
+        self.answer_entry(due, self.find((parent, name)), reply);
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
@@ -127,15 +123,8 @@ impl Filesystem for TierFs {
         reply: ReplyEntry,
     ) {
         let due = self.operate(Operation::Mknod);
-        let make = || {
-            let parent = self.inodes.get(parent.0)?;
-            let kind = SFlag::from_bits_truncate(mode & libc::S_IFMT);
-            let permissions = Mode::from_bits_truncate(mode);
-            let device = backing::decoded_device(rdev);
-            nix::sys::stat::mknodat(&parent.fd, name, kind, permissions, device)?;
-            made(&parent, name, mode, request)
-        };
-        self.answer_entry(due, make(), reply);
+        let made = self.make_node((parent, name), mode, rdev, request);
+        self.answer_entry(due, made, reply);
     }
 
     fn mkdir(
@@ -148,27 +137,19 @@ impl Filesystem for TierFs {
         reply: ReplyEntry,
     ) {
         let due = self.operate(Operation::Mkdir);
-        let make = || {
-            let parent = self.inodes.get(parent.0)?;
-            nix::sys::stat::mkdirat(&parent.fd, name, Mode::from_bits_truncate(mode))?;
-            made(&parent, name, mode, request)
-        };
-        self.answer_entry(due, make(), reply);
+        let made = self.make_directory((parent, name), mode, request);
+        self.answer_entry(due, made, reply);
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let due = self.operate(Operation::Unlink);
-        let parent = self.inodes.get(parent.0);
-        let done =
-            parent.and_then(|at| nix::unistd::unlinkat(&at.fd, name, UnlinkatFlags::NoRemoveDir));
+        let done = self.remove_name((parent, name), UnlinkatFlags::NoRemoveDir);
         self.answer_empty(due, done, reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let due = self.operate(Operation::Rmdir);
-        let parent = self.inodes.get(parent.0);
-        let done =
-            parent.and_then(|at| nix::unistd::unlinkat(&at.fd, name, UnlinkatFlags::RemoveDir));
+        let done = self.remove_name((parent, name), UnlinkatFlags::RemoveDir);
         self.answer_empty(due, done, reply);
     }
 
@@ -181,12 +162,8 @@ impl Filesystem for TierFs {
         reply: ReplyEntry,
     ) {
         let due = self.operate(Operation::Symlink);
-        let make = || {
-            let parent = self.inodes.get(parent.0)?;
-            backing::symlink(target, &parent, name)?;
-            made(&parent, name, 0, request)
-        };
-        self.answer_entry(due, make(), reply);
+        let made = self.make_symlink((parent, name), target, request);
+        self.answer_entry(due, made, reply);
     }
 
     fn rename(
@@ -200,12 +177,8 @@ impl Filesystem for TierFs {
         reply: ReplyEmpty,
     ) {
         let due = self.operate(Operation::Rename);
-        let rename = || {
-            let (from, to) = (self.inodes.get(parent.0)?, self.inodes.get(new_parent.0)?);
-            let flags = nix::fcntl::RenameFlags::from_bits_truncate(flags.bits());
-            nix::fcntl::renameat2(&from.fd, name, &to.fd, new_name, flags)
-        };
-        self.answer_empty(due, rename(), reply);
+        let done = self.rename_file((parent, name), (new_parent, new_name), flags);
+        self.answer_empty(due, done, reply);
     }
 
     fn link(
@@ -217,30 +190,13 @@ impl Filesystem for TierFs {
         reply: ReplyEntry,
     ) {
         let due = self.operate(Operation::Link);
-        let link = || {
-            let (inode, parent) = (self.inodes.get(number.0)?, self.inodes.get(new_parent.0)?);
-            let path = inode.path();
-            let here = nix::fcntl::AT_FDCWD;
-            let follow = AtFlags::AT_SYMLINK_FOLLOW;
-            nix::unistd::linkat(here, path.as_str(), &parent.fd, new_name, follow)?;
-            backing::find(&parent, new_name)
-        };
-        self.answer_entry(due, link(), reply);
+        let linked = self.link_file(number, (new_parent, new_name));
+        self.answer_entry(due, linked, reply);
     }
 
     fn open(&self, _request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let due = self.operate(Operation::Open);
-        let open = || {
-            let inode = self.inodes.get(number.0)?;
-            let file = backing::open(&inode, flags.0)?;
-            let flags = self.fopen_flags(&inode);
-            Ok((self.files.add(Open { file, inode }), flags))
-        };
-        let opened: Result<(FileHandle, FopenFlags), Errno> = open();
-        self.answer(due, move || match opened {
-            Ok((handle, flags)) => reply.opened(handle, flags),
-            Err(errno) => reply.error(said(errno)),
-        });
+        self.answer_opened(due, self.open_file(number, flags.0), reply);
     }
 
     fn create(
@@ -254,15 +210,7 @@ impl Filesystem for TierFs {
         reply: ReplyCreate,
     ) {
         let due = self.operate(Operation::Create);
-        let create = || {
-            let parent = self.inodes.get(parent.0)?;
-            let (file, fd, stat) = backing::create(&parent, name, mode, flags, request)?;
-            let attributes = self.remember(fd, &stat);
-            let inode = self.inodes.get(attributes.ino.0)?;
-            let flags = self.fopen_flags(&inode);
-            Ok((attributes, self.files.add(Open { file, inode }), flags))
-        };
-        let created: Result<(FileAttr, FileHandle, FopenFlags), Errno> = create();
+        let created = self.create_file((parent, name), mode, flags, request);
         let ttl = self.tier.settings.attribute_ttl;
         self.answer(due, move || match created {
             Ok((attributes, handle, flags)) => {
@@ -284,12 +232,7 @@ impl Filesystem for TierFs {
         reply: ReplyData,
     ) {
         let now = self.now();
-        let read = || {
-            let open = self.files.get(handle)?;
-            let data = backing::read(&open.file, offset, size as usize)?;
-            Ok((open.inode.key, data))
-        };
-        match read() {
+        match self.read_from(handle, offset, size as usize) {
             Ok((key, data)) => {
                 let due = self.tier.read(key, offset, data.len() as u64, now);
                 self.answer(due, move || reply.data(&data));
@@ -311,17 +254,7 @@ impl Filesystem for TierFs {
         reply: ReplyWrite,
     ) {
         let now = self.now();
-        let write = || {
-            let open = self.files.get(handle)?;
-            let written = backing::write(&open.file, offset, data)?;
-            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                backing::drop_set_id(&open.inode)?;
-            }
-            self.note_change(&open.inode);
-            Ok((open, written))
-        };
-        let written: Result<(Arc<Open>, usize), Errno> = write();
-        match written {
+        match self.write_to(handle, offset, data, write_flags) {
             Ok((open, nbytes)) => {
                 let due = self.tier.write(&open.inode, offset, nbytes as u64, now);
                 self.answer(due, move || reply.written(nbytes as u32));
@@ -376,16 +309,8 @@ impl Filesystem for TierFs {
 
     fn opendir(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let due = self.operate(Operation::Opendir);
-        let open = || {
-            let directory =
-                backing::open(&*self.inodes.get(number.0)?, libc::O_RDONLY | libc::O_DIRECTORY)?;
-            Ok(self.listings.add(Listing { directory, entries: Mutex::default() }))
-        };
-        let opened: Result<FileHandle, Errno> = open();
-        self.answer(due, move || match opened {
-            Ok(handle) => reply.opened(handle, FopenFlags::empty()),
-            Err(errno) => reply.error(said(errno)),
-        });
+        let opened = self.open_listing(number).map(|handle| (handle, FopenFlags::empty()));
+        self.answer_opened(due, opened, reply);
     }
 
     fn readdir(
@@ -397,15 +322,7 @@ impl Filesystem for TierFs {
         mut reply: ReplyDirectory,
     ) {
         let due = self.operate(Operation::Readdir);
-        let list = || {
-            let listing = self.listings.get(handle)?;
-            let mut entries = listing.entries.lock().unwrap();
-            if offset == 0 {
-                *entries = Arc::new(backing::list(&listing.directory)?);
-            }
-            Ok(entries.clone())
-        };
-        let listed: Result<Arc<Vec<Entry>>, Errno> = list();
+        let listed = self.entries(handle, offset > 0);
         self.answer(due, move || match listed {
             Ok(entries) => {
                 let left = entries.iter().enumerate().skip(offset as usize);
@@ -527,14 +444,8 @@ impl Filesystem for TierFs {
         reply: ReplyEmpty,
     ) {
         let due = self.operate(Operation::Fallocate);
-        let allocate = || {
-            let open = self.files.get(handle)?;
-            let mode = FallocateFlags::from_bits_retain(mode);
-            nix::fcntl::fallocate(&open.file, mode, offset as i64, length as i64)?;
-            self.note_change(&open.inode);
-            Ok(())
-        };
-        self.answer_empty(due, allocate(), reply);
+        let done = self.allocate(handle, offset, length, mode);
+        self.answer_empty(due, done, reply);
     }
 
     fn lseek(

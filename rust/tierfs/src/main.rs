@@ -5,10 +5,12 @@
 
 mod arguments;
 mod backing;
+mod contents;
 mod control;
 mod filesystem;
 mod handles;
 mod inodes;
+mod names;
 mod placement;
 mod queue;
 mod serving;

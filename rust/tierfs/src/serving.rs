@@ -1,20 +1,19 @@
 //! A tier as the kernel sees it: what it knows of the directory beneath, and answers that are given
 //! when the tier says so.
 
-use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use fuser::{
     FileAttr, FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry,
-    ReplyXattr, Request,
+    ReplyOpen, ReplyXattr,
 };
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat};
 
-use crate::backing;
+use crate::backing::{self, Named};
 use crate::handles::{Handles, Listing, Open};
-use crate::inodes::{Inode, Inodes, Key, Version};
+use crate::inodes::{Inode, Inodes, Key};
 use crate::queue::{FORGIVEN, Nanos};
 use crate::starved;
 use crate::tier::{Due, Operation, Tier};
@@ -72,12 +71,7 @@ impl TierFs {
     }
 
     /// Answer an operation that returns a file by its name.
-    pub fn answer_entry(
-        &self,
-        due: Due,
-        found: Result<(OwnedFd, FileStat), Errno>,
-        reply: ReplyEntry,
-    ) {
+    pub fn answer_entry(&self, due: Due, found: Result<Named, Errno>, reply: ReplyEntry) {
         let ttl = self.tier.settings.attribute_ttl;
         let found = found.map(|(fd, stat)| self.remember(fd, &stat));
         self.answer(due, move || match found {
@@ -101,6 +95,19 @@ impl TierFs {
         });
     }
 
+    /// Answer an operation that opens something.
+    pub fn answer_opened(
+        &self,
+        due: Due,
+        opened: Result<(FileHandle, FopenFlags), Errno>,
+        reply: ReplyOpen,
+    ) {
+        self.answer(due, move || match opened {
+            Ok((handle, flags)) => reply.opened(handle, flags),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
     pub fn remember(&self, fd: OwnedFd, stat: &FileStat) -> FileAttr {
         let number = self.inodes.remember(fd, Key::of(stat));
         backing::attributes(stat, number)
@@ -116,52 +123,6 @@ impl TierFs {
             self.tier.remove(inode.key);
         }
     }
-
-    /// What is said of a file that is opened: the kernel may keep what it has of it in memory,
-    /// unless somebody has written to it beneath the tier.
-    pub fn fopen_flags(&self, inode: &Inode) -> FopenFlags {
-        if self.tier.settings.keep_cache && is_as_noted(inode) {
-            return FopenFlags::FOPEN_KEEP_CACHE;
-        }
-        FopenFlags::empty()
-    }
-
-    /// Take note of a file that was changed here, of which the kernel has the new content.
-    pub fn note_change(&self, inode: &Inode) {
-        if self.tier.settings.keep_cache {
-            is_as_noted(inode);
-        }
-    }
-
-    pub fn truncate(
-        &self,
-        inode: &Inode,
-        handle: Option<FileHandle>,
-        nbytes: u64,
-        request: &Request,
-    ) -> Result<(), Errno> {
-        match handle {
-            Some(handle) => nix::unistd::ftruncate(&self.files.get(handle)?.file, nbytes as i64)?,
-            None => nix::unistd::truncate(inode.path().as_str(), nbytes as i64)?,
-        }
-        self.tier.cut(inode.key, nbytes);
-        if request.uid() == 0 {
-            return Ok(());
-        }
-        backing::drop_set_id(inode)
-    }
-
-    pub fn synced(&self, handle: FileHandle, datasync: bool) -> Result<Arc<Inode>, Errno> {
-        let open = self.files.get(handle)?;
-        let synced = if datasync { open.file.sync_data() } else { open.file.sync_all() };
-        synced.map_err(|error| backing::errno_of(&error))?;
-        Ok(open.inode.clone())
-    }
-}
-
-/// Whether a file has the content that was noted last; what it has now is noted.
-fn is_as_noted(inode: &Inode) -> bool {
-    fstat(&inode.fd).is_ok_and(|stat| inode.note(Version::of(&stat)))
 }
 
 /// Act once all of a file is on its targets: reads that came in between have put that off.
@@ -180,18 +141,6 @@ pub fn when_settled(
     }
     let own = timer.clone();
     timer.at(settled, move |_| when_settled(&own, tier, inode, latency, act));
-}
-
-/// Find what was just made, and give it to who asked for it.
-pub fn made(
-    parent: &Inode,
-    name: &OsStr,
-    mode: u32,
-    request: &Request,
-) -> Result<(OwnedFd, FileStat), Errno> {
-    let (fd, _) = backing::find(parent, name)?;
-    let stat = backing::give(&fd, parent, mode, request)?;
-    Ok((fd, stat))
 }
 
 pub fn said(errno: Errno) -> fuser::Errno {
