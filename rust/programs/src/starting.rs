@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 /// Tell whoever waits at the standard output that all is made.
@@ -20,8 +21,20 @@ pub fn ending_signals() -> nix::Result<SigSet> {
     Ok(signals)
 }
 
-/// Have a write fail that goes beyond a limit of the user's (`ulimit -f`), which ends the program else.
+/// End with all threads when one of them fails: who waits for its answer would wait for ever.
+pub fn end_together() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |told| {
+        say(told);
+        std::process::abort();
+    }));
+}
+
+/// Have files grow as far as the user may let them (`ulimit -f`), whose limit is for other programs,
+/// and a write beyond that fail, which ends the program else.
 pub fn fail_at_limits() -> nix::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_FSIZE)?;
+    setrlimit(Resource::RLIMIT_FSIZE, most, most)?;
     // SAFETY: nothing runs when the signal comes.
     unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.map(drop)
 }

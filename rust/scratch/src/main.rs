@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use hyperslab_programs::starting::{ending_signals, fail_at_limits, say_ready};
+use hyperslab_programs::starting::{end_together, ending_signals, fail_at_limits, say_ready};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getegid, geteuid};
@@ -78,15 +78,6 @@ fn serve(mounting: &Mounting) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     say_ready().map_err(|error| error.to_string())?;
     session.run().map_err(|error| error.to_string())
-}
-
-/// End with all threads when one of them fails: who waits for its answer would wait for ever.
-fn end_together() {
-    let say = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |told| {
-        say(told);
-        std::process::abort();
-    }));
 }
 
 /// The images, each behind the blocks of the one before, of which it is no neighbour.

@@ -13,6 +13,7 @@ use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat};
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC, fstatfs};
 use nix::unistd::{Gid, Uid, fchownat};
 
 use crate::inodes::{Inode, Key};
@@ -21,6 +22,10 @@ use crate::inodes::{Inode, Key};
 const PERMISSIONS: u32 = 0o7777;
 /// Bits that give whoever runs a file the rights of its owner or its group.
 const SET_ID: u32 = 0o6000;
+/// XFS, as the kernel numbers its file systems.
+const XFS_MAGIC: FsType = FsType(0x5846_5342);
+/// File systems of this machine's disks and memory, which have nothing to say when a file is closed.
+const SILENT: [FsType; 4] = [EXT4_SUPER_MAGIC, XFS_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC];
 
 /// The errno of a failure of the standard library's.
 pub fn errno_of(error: &io::Error) -> Errno {
@@ -176,16 +181,43 @@ pub fn read(file: &File, offset: u64, nbytes: usize) -> Result<Vec<u8>, Errno> {
 
 /// Write to a file: how many bytes it took, fewer only if it failed after some.
 pub fn write(file: &File, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+    match put(file, offset, data) {
+        (0, Err(errno)) => Err(errno),
+        (written, _) => Ok(written),
+    }
+}
+
+/// Write to a file what somebody wrote earlier: an error where it does not take all, as the kernel
+/// does not look how many of these bytes it took.
+pub fn write_late(file: &File, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+    let (written, done) = put(file, offset, data);
+    done.map(|()| written)
+}
+
+/// Write to a file: how many bytes it took, and why it took no more.
+fn put(file: &File, offset: u64, data: &[u8]) -> (usize, Result<(), Errno>) {
     let mut written = 0;
     while written < data.len() {
         match file.write_at(&data[written..], offset + written as u64) {
+            Ok(0) => return (written, Err(Errno::EIO)),
             Ok(more) => written += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) if written > 0 => break,
-            Err(error) => return Err(errno_of(&error)),
+            Err(error) => return (written, Err(errno_of(&error))),
         }
     }
-    Ok(written)
+    (written, Ok(()))
+}
+
+/// Whether a file system may say when a file is closed what has become of its data, as those of
+/// servers do.
+pub fn is_told_at_close(directory: &OwnedFd) -> bool {
+    !fstatfs(directory).is_ok_and(|about| SILENT.contains(&about.filesystem_type()))
+}
+
+/// Close a file for one of those who have it open: what the file system says then of its data.
+pub fn close_once(file: &File) -> Result<(), Errno> {
+    let copy = file.try_clone().map_err(|error| errno_of(&error))?;
+    nix::unistd::close(copy)
 }
 
 /// A name in a directory.

@@ -75,7 +75,12 @@ impl TierFs {
         flags: WriteFlags,
     ) -> Result<(Arc<Open>, usize), Errno> {
         let open = self.files.get(handle)?;
-        let written = backing::write(&open.file, offset, data)?;
+        let write = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            backing::write_late
+        } else {
+            backing::write
+        };
+        let written = write(&open.file, offset, data)?;
         if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             backing::drop_set_id(&open.inode)?;
         }
@@ -113,6 +118,11 @@ impl TierFs {
         nix::fcntl::fallocate(&open.file, mode, offset as i64, nbytes as i64)?;
         self.note_change(&open.inode);
         Ok(())
+    }
+
+    /// What is said to one of those who have a file open, and close it.
+    pub fn closed_once(&self, handle: FileHandle) -> Result<(), Errno> {
+        backing::close_once(&self.files.get(handle)?.file)
     }
 
     pub fn synced(&self, handle: FileHandle, datasync: bool) -> Result<Arc<Inode>, Errno> {

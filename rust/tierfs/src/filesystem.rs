@@ -13,9 +13,8 @@ use fuser::{
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
-use nix::errno::Errno;
 use nix::sys::stat::fstat;
-use nix::unistd::{UnlinkatFlags, Whence};
+use nix::unistd::UnlinkatFlags;
 
 use crate::backing;
 use crate::serving::{GENERATION, TierFs, reply_value, said, when_settled};
@@ -263,16 +262,23 @@ impl Filesystem for TierFs {
         }
     }
 
-    /// Nothing is written when a file is closed: after this answer the kernel asks no more.
+    /// Somebody closes a file. Where nothing is said of its data then, the kernel asks no more after
+    /// this answer.
     fn flush(
         &self,
         _request: &Request,
         _number: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        reply.error(fuser::Errno::ENOSYS);
+        if !self.is_told_at_close {
+            return reply.error(fuser::Errno::ENOSYS);
+        }
+        match self.closed_once(handle) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(said(errno)),
+        }
     }
 
     fn release(
@@ -448,26 +454,16 @@ impl Filesystem for TierFs {
         self.answer_empty(due, done, reply);
     }
 
+    /// What is mapped may not have been written back, and must be taken for no hole.
     fn lseek(
         &self,
         _request: &Request,
         _number: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
+        _handle: FileHandle,
+        _offset: i64,
+        _whence: i32,
         reply: ReplyLseek,
     ) {
-        let seek = || {
-            let whence = match whence {
-                libc::SEEK_DATA => Whence::SeekData,
-                libc::SEEK_HOLE => Whence::SeekHole,
-                _ => return Err(Errno::EINVAL),
-            };
-            nix::unistd::lseek(&self.files.get(handle)?.file, offset, whence)
-        };
-        match seek() {
-            Ok(found) => reply.offset(found),
-            Err(errno) => reply.error(said(errno)),
-        }
+        reply.error(fuser::Errno::ENOSYS);
     }
 }

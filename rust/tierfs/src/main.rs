@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use hyperslab_programs::processor::go_first;
-use hyperslab_programs::starting::{ending_signals, say_ready};
+use hyperslab_programs::starting::{end_together, ending_signals, fail_at_limits, say_ready};
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
@@ -61,6 +61,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let root = nix::fcntl::open(&arguments.backing, flags, Mode::empty())
         .map_err(|errno| format!("{shown} cannot be opened: {}", errno.desc()))?;
+    end_together();
+    fail_at_limits().map_err(|errno| errno.desc().to_string())?;
     allow_many_files().map_err(|errno| format!("no limit of open files: {}", errno.desc()))?;
     // The kernel has applied the caller's mask already.
     umask(Mode::empty());

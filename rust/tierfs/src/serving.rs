@@ -29,14 +29,23 @@ pub struct TierFs {
     pub inodes: Inodes,
     pub files: Handles<Open>,
     pub listings: Handles<Listing>,
+    /// Whether the directory beneath may say when a file is closed that data of it are lost.
+    pub is_told_at_close: bool,
 }
 
 impl TierFs {
     /// A directory as a tier.
     pub fn new(root: OwnedFd, tier: Arc<Tier>, timer: Timer) -> Result<Self, Errno> {
         let key = Key::of(&fstat(&root)?);
-        let inodes = Inodes::new(root, key);
-        Ok(Self { tier, timer, inodes, files: Handles::new(), listings: Handles::new() })
+        let is_told_at_close = backing::is_told_at_close(&root);
+        Ok(Self {
+            tier,
+            timer,
+            inodes: Inodes::new(root, key),
+            files: Handles::new(),
+            listings: Handles::new(),
+            is_told_at_close,
+        })
     }
 
     /// The time at which a request would have been seen if this thread had not waited for a

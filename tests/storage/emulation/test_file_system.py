@@ -20,6 +20,7 @@ from hyperslab.storage.emulation import program
 from hyperslab.storage.emulation.settings import Settings
 from tests.storage.emulation.tiers import mounted
 
+MB = 1 << 20
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 libc = ctypes.CDLL(None, use_errno=True)
@@ -233,11 +234,20 @@ def test_holes_stay_holes(here: Path) -> None:
     path = here / "a"
     with path.open("w+b") as file:
         os.pwrite(file.fileno(), b"end", 1 << 40)
-        assert file.seek(0, os.SEEK_DATA) == 1 << 40
-        assert file.seek(0, os.SEEK_HOLE) == 0
         assert path.stat().st_size == (1 << 40) + 3
         assert path.stat().st_blocks < 100
         assert os.pread(file.fileno(), 10, 1 << 40) == b"end"
+
+
+def test_nobody_takes_for_a_hole_what_is_mapped(here: Path) -> None:
+    path = here / "a"
+    with path.open("w+b") as file:
+        file.truncate(2 * MB)
+        with mmap.mmap(file.fileno(), 2 * MB) as mapped:
+            mapped[MB] = 7
+            assert file.seek(0, os.SEEK_DATA) <= MB
+            subprocess.run(["cp", path, here / "copy"], check=True)
+            assert (here / "copy").read_bytes()[MB] == 7
 
 
 def test_space_is_set_aside_and_given_back(here: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hyperslab.storage.emulation.program import unmount
 from hyperslab.storage.scratch.program import PROGRAM
 from tests.storage.emulation.test_file_system import (  # noqa: F401
+    MB,
     here,
     libc,
     test_a_file_is_made_once,
@@ -30,6 +31,7 @@ from tests.storage.emulation.test_file_system import (  # noqa: F401
     test_large_directories_are_listed_whole,
     test_locks_hold,
     test_modes_and_times,
+    test_nobody_takes_for_a_hole_what_is_mapped,
     test_other_kinds_of_files,
     test_shared_mappings_are_written,
     test_space_is_set_aside_and_given_back,
@@ -40,7 +42,6 @@ from tests.storage.emulation.test_file_system import (  # noqa: F401
 )
 from tests.storage.scratch.stage import needs_root, require_program
 
-MB = 1 << 20
 NBYTES = 32 * MB
 
 
@@ -161,17 +162,6 @@ def test_nobody_reads_what_a_full_image_did_not_take(here: Path) -> None:  # noq
         (here / "large").unlink()
     path.write_bytes(b"written anew")
     assert path.read_bytes() == b"written anew"
-
-
-def test_nobody_takes_for_a_hole_what_is_mapped(here: Path) -> None:  # noqa: F811
-    path = here / "a"
-    with path.open("w+b") as file:
-        file.truncate(2 * MB)
-        with mmap.mmap(file.fileno(), 2 * MB) as mapped:
-            mapped[MB] = 7
-            assert file.seek(0, os.SEEK_DATA) <= MB
-            subprocess.run(["cp", path, here / "copy"], check=True)
-            assert (here / "copy").read_bytes()[MB] == 7
 
 
 def test_a_file_far_out_takes_little(here: Path) -> None:  # noqa: F811
