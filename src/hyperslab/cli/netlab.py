@@ -29,10 +29,10 @@ Opt = typer.Option
 FOLLOWING = ("up", "status", "exec", "set", "down", "record", "gather", "decode")
 
 CUT = (
-    "from now on all nodes send single packets: dozens at once would be lost together, or hold a"
-    " slow link for long"
+    "from now on all nodes send single packets: dozens at once would be lost together, or hold up a"
+    " link for long"
 )
-"What a change of one link does to all of them, where it is slow or loses packets."
+"What the first change of a link does that is slow for its backend, or loses packets."
 
 LabName = Annotated[
     str | None, Opt("--lab", help="Name of the laboratory; the only one here by default.")
@@ -164,7 +164,7 @@ def set_(
         return 0
     one = changed[node]
     typer.echo(f"{node}: sends {one.up.words()}; receives {one.down.words()}")
-    if changed.is_cut() and not before.is_cut():
+    if changed.is_cut and not before.is_cut:
         typer.echo(CUT)
     return 0
 

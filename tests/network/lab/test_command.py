@@ -96,6 +96,10 @@ def test_a_link_is_changed_by_one_call(up: str) -> None:
     )
     said = told("set", "w1", "--rate", "none", "--direction", "down", "--lab", "two")
     assert said == "w1: sends 20 Mbit/s, loss 10 %; receives not limited\n"
+    told("set", "w1", "--rate", "none", "--loss", "0")
+    assert told("set", "w1", "--rate", "20Mbit", "--direction", "up", "--loss", "0.1") == (
+        "w1: sends 20 Mbit/s, loss 10 %; receives not limited\n"
+    )
     assert "w1: changed since it was measured" in told("status")
     (lab,) = json.loads(told("status", "--json"))
     assert lab["state"] == "up"

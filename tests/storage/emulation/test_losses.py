@@ -41,8 +41,8 @@ def test_a_limit_is_that_of_who_writes(place: Path) -> None:
         with _limited(MB):
             tier = stack.enter_context(mounted(place, Settings()))
         (place / "a").write_bytes(bytes(2 * MB))
-        assert tier.process is not None
-        resource.prlimit(tier.process, resource.RLIMIT_FSIZE, (MB, MB))
+        assert tier.pid is not None
+        resource.prlimit(tier.pid, resource.RLIMIT_FSIZE, (MB, MB))
         with pytest.raises(OSError, match="File too large"):
             (place / "b").write_bytes(bytes(2 * MB))
         with pytest.raises(OSError, match="File too large"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import registry, wiring
 from hyperslab.network.lab.backends.choosing import BACKENDS, require_possible
+from hyperslab.network.lab.cutting import with_cut
 from hyperslab.network.lab.link import Direction, Link
 from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.network.lab.registry import Lab, Node
@@ -31,8 +32,8 @@ def change(lab: Lab, node: str, said: OneWay, direction: Direction | None = None
         measured = tuple(one for one in lab.measured if one.node != node)
         lab = replace(lab, measured=measured)
         registry.record(lab)
-        lab = lab.with_node(changed)
         with wiring.refusals_told():
+            lab = with_cut(lab, lab.with_node(changed).links).with_node(changed)
             BACKENDS[lab.backend].shape(lab, changed)
         registry.record(lab)
     return lab

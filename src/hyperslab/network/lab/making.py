@@ -15,6 +15,7 @@ from hyperslab.network.lab import addresses, namespaces, registry, wiring
 from hyperslab.network.lab.addresses import numbered
 from hyperslab.network.lab.backends.choosing import BACKENDS, choose, require_means
 from hyperslab.network.lab.calibration import calibrate
+from hyperslab.network.lab.cutting import with_cut
 from hyperslab.network.lab.link import mode_for
 from hyperslab.network.lab.registry import SOURCE, SWITCH, Lab, Node
 from hyperslab.network.lab.removing import remove
@@ -53,6 +54,7 @@ def _made(spec: LabSpec) -> Lab:
     try:
         _build(lab)
         with wiring.refusals_told():
+            lab = with_cut(lab, lab.links)
             measured = calibrate(lab)
         lab = replace(lab, measured=measured, is_complete=True)
         registry.record(lab)

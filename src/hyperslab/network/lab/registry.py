@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import namespaces
-from hyperslab.network.lab.link import COARSE_BITS, Link, Mode, Role, mode_for
+from hyperslab.network.lab.link import Link, Mode, Role
 from hyperslab.network.lab.measured import MeasuredLink
 from hyperslab.storage import ownfolder
 from hyperslab.storage.emulation.registry import started_of
@@ -87,6 +87,8 @@ class Lab:
     owner_started: int | None
     "Time at which that process started, in clock ticks since the boot."
     is_complete: bool = False
+    is_cut: bool = False
+    "Whether nodes send single packets, since it was made or since a link was changed."
     measured: tuple[MeasuredLink, ...] = ()
 
     def __getitem__(self, name: str) -> Node:
@@ -111,12 +113,10 @@ class Lab:
         names = [SWITCH, *(node.name for node in self.nodes)]
         return [namespaces.network_file(self.place, name) for name in names]
 
-    def is_cut(self, coarse_bits: int = COARSE_BITS) -> bool:
-        """Whether nodes send single packets: where that was asked for, where chance is to meet each
-        of them, and where a rate is so low.
-        """
-        links = (link for node in self.nodes for link in (node.up, node.down))
-        return self.mode == "exact" or mode_for(links, coarse_bits) == "exact"
+    @property
+    def links(self) -> list[Link]:
+        """Both directions of all links."""
+        return [link for node in self.nodes for link in (node.up, node.down)]
 
     def prefix(self, node: str) -> list[str]:
         """Words that, before those of a command, have it run in a node. Raises UsageError."""

@@ -27,6 +27,8 @@ class Backend(Protocol):
 
     ABOUT: str
     "What it can do, and by what."
+    CUT_BITS: int
+    "Rate up to which nodes have to send single packets."
 
     def missing(self) -> str:
         """What this host lacks for it, as a sentence; '' where it works."""
@@ -36,6 +38,9 @@ class Backend(Protocol):
 
     def start(self, lab: Lab) -> None:
         """Make the devices of a laboratory, without limits."""
+
+    def cut_packets(self, lab: Lab) -> None:
+        """Have all nodes send single packets."""
 
     def shape(self, lab: Lab, node: Node) -> None:
         """Make the link of a node what the laboratory says."""

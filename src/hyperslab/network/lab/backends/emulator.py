@@ -17,7 +17,7 @@ from typing import Any
 from hyperslab.errors import UsageError
 from hyperslab.machine.built import Built
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import DIRECTIONS, Link, Mode
+from hyperslab.network.lab.link import COARSE_BITS, DIRECTIONS, Link, Mode
 from hyperslab.network.lab.namespaces import LabFailed, network_file, processes
 from hyperslab.network.lab.reading import Carried, Reading, Strain
 from hyperslab.network.lab.registry import SWITCH, Lab, Node, folder
@@ -25,6 +25,7 @@ from hyperslab.network.lab.wiring import DEVICE
 from hyperslab.storage.emulation.program import reap, reason
 
 ABOUT = "rate, delay, jitter, loss and reordering, by the program hyperslab-links"
+CUT_BITS = COARSE_BITS
 PROGRAM = Built("hyperslab-links", "HYPERSLAB_LINKS", "links", "the emulator of links")
 TUN = Path("/dev/net/tun")
 CONFIG = "links.json"
@@ -105,10 +106,14 @@ def _port(name: str, lab: Lab, hardware_address: str) -> dict[str, Any]:
     }
 
 
+def cut_packets(lab: Lab) -> None:
+    """Have all nodes send single packets; in the mode exact they can send no others."""
+    if lab.mode == "gso":
+        wiring.cut_packets(list(_devices(lab)))
+
+
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
-    if lab.mode == "gso" and lab.is_cut():
-        wiring.cut_packets(list(_devices(lab)))
     _ask(lab, {"set": {node.name: {"up": _settings(node.up), "down": _settings(node.down)}}})
 
 

@@ -11,13 +11,21 @@ import shutil
 
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, PACKET_NBYTES, Direction, Link, Mode
+from hyperslab.network.lab.link import (
+    COARSE_BITS,
+    DIRECTIONS,
+    PACKET_NBYTES,
+    Direction,
+    Link,
+    Mode,
+)
 from hyperslab.network.lab.namespaces import network_file
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from hyperslab.network.lab.wiring import DEVICE, port_of
 
 ABOUT = "rate and loss, by tbf and nft"
+CUT_BITS = COARSE_BITS
 _BURST_S = 0.001
 "Time for which a bucket may send at once what it could not send before."
 LARGEST_NBYTES = 66_000
@@ -47,11 +55,15 @@ def start(lab: Lab) -> None:
     bridged.start(lab)
 
 
+def cut_packets(lab: Lab) -> None:
+    """Have all nodes send single packets."""
+    bridged.cut_packets(lab)
+
+
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
     least_burst_nbytes = LARGEST_NBYTES
-    if lab.is_cut():
-        bridged.cut_packets(lab)
+    if lab.is_cut:
         least_burst_nbytes = _LEAST_BURST_NBYTES
     for direction in DIRECTIONS:
         link: Link = getattr(node, direction)

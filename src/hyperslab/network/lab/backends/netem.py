@@ -16,7 +16,7 @@ _NEW_NETWORK = 0x40000000
 "CLONE_NEWNET, for unshare(2)."
 _LOOPBACK = 1
 "Number of the first device of every network."
-_COARSE_BITS = 1_000_000_000
+CUT_BITS = 1_000_000_000
 """Rate up to which packets are cut. Netem's queue counts packets, whatever their size: those that
 stand for dozens would wait dozens of times as long.
 """
@@ -65,10 +65,13 @@ def start(lab: Lab) -> None:
     bridged.start(lab)
 
 
+def cut_packets(lab: Lab) -> None:
+    """Have all nodes send single packets."""
+    bridged.cut_packets(lab)
+
+
 def shape(lab: Lab, node: Node) -> None:
     """Make the link of a node what the laboratory says, also while something goes over it."""
-    if lab.is_cut(_COARSE_BITS):
-        bridged.cut_packets(lab)
     for direction in DIRECTIONS:
         bridged.queue(lab, node, direction, "netem", _settings(getattr(node, direction)))
 
