@@ -35,7 +35,7 @@ def test_each_backend_has_a_rate_for_it(
     assert is_asked(backend, mode, [Link(), link]) is expected
 
 
-def test_nodes_are_cut_once_and_a_record_says_so(records: object) -> None:
+def test_nodes_are_cut_once_and_a_record_says_so() -> None:
     """By netem, whose devices are those of the kernel's other backend, which is everywhere."""
     require("kernel")
     with laboratory(spec(TOLERANT + 'backend = "kernel"\n[nodes.w1]')) as made:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.errors import UsageError
+from hyperslab.machine.asking import asked
 from hyperslab.storage.emulation import program, registry
 from hyperslab.storage.emulation.program import EmulationFailed
 from hyperslab.storage.emulation.registry import Emulation
@@ -145,7 +146,7 @@ def _start(emulation: Emulation, namespace: str, command: Sequence[str]) -> subp
 
 def _listens(server: str) -> bool:
     command = ["ip", "netns", "exec", server, "cat", "/proc/net/tcp"]
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+    done = asked(command, environment=_environment())
     return f":{PORT:04X} 00000000:0000 0A" in done.stdout
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hyperslab.machine.asking import asked
 from hyperslab.storage.emulation.program import require_device, require_fuse
 from hyperslab.storage.scratch import images, program
 from hyperslab.storage.scratch.program import ScratchFailed
@@ -71,7 +71,7 @@ def _tmpfs(scratch: Scratch) -> Scratch:
     Path(scratch.folder).mkdir(mode=0o700)
     options = f"size={scratch.nbytes},mode=0700"
     words = ["mount", "-t", "tmpfs", "-o", options, scratch.source, scratch.folder]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = asked(words)
     if done.returncode:
         raise ScratchFailed(f"no tmpfs could be mounted: {done.stderr.strip()}")
     return alone
