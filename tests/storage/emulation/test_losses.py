@@ -75,11 +75,12 @@ def test_a_mapping_that_finds_room_in_part_is_told(beneath: Path, place: Path) -
 
 
 @needs_root
-def test_what_a_disk_has_lost_is_told_by_fsync(beneath: Path, place: Path) -> None:
+def test_what_a_disk_has_lost_is_told_by_fsync(beneath: Path, place: Path, tmp_path: Path) -> None:
+    disk = _folder(tmp_path / "disk")
     with ExitStack() as stack:
         stack.enter_context(small_disk(beneath, "size=8m"))
-        stack.enter_context(thin_disk(beneath / "image", place))
-        stack.enter_context(mounted(place, Settings()))
+        stack.enter_context(thin_disk(beneath / "image", disk))
+        stack.enter_context(mounted(place, Settings(), disk))
         with (place / "a").open("wb", buffering=0) as file:
             file.write(b"x" * (12 * MB))
             with pytest.raises(OSError, match=r"Input/output|No space left"):
