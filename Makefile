@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := $(wildcard src tests benchmarks examples)
-RUST := $(wildcard rust/*.toml rust/*.lock rust/*/*.toml rust/*/src/*.rs rust/*/src/*/*.rs)
+RUST := $(wildcard rust/*.toml rust/*.lock rust/*/*.toml rust/*/src/*.rs rust/*/src/*/*.rs rust/*/src/*.o)
 CARGO := cargo
 
 # What the tests need from the system, as command=package of Debian.
@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs links scratch storage-picture test test-all programs rust-tests lint engines compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links scratch filecalls filecalls-object storage-picture test test-all programs rust-tests lint engines compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +46,16 @@ links: $(VENV)/bin/hyperslab-links ## build the program behind the emulated link
 # A directory for temporary files, whose names are in memory and whose contents are in one file.
 scratch: $(VENV)/bin/hyperslab-scratch ## build the program behind 'hyperslab scratch'
 
-$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links $(VENV)/bin/hyperslab-scratch: $(RUST) | $(VENV)/.cargo
+# Calls of a command that have to do with files, seen by a program in the kernel.
+filecalls: $(VENV)/bin/hyperslab-filecalls ## build the program behind counting by eBPF
+
+# The part of it that runs in the kernel is kept as it was compiled: who builds the rest needs no compiler for it.
+filecalls-object: $(VENV)/.installed-release ## compile that part again, after a change to it
+	@cd rust/filecalls/src && $(CURDIR)/$(BIN)/python -m ziglang cc -target bpfel-freestanding-none -mcpu=v3 -g -O2 \
+		-Wall -Wextra -Werror -fdebug-prefix-map=$$PWD=. \
+		-DDIGEST="\"$$(sha256sum calls.bpf.c | cut -c 1-64)\"" -c calls.bpf.c -o calls.bpf.o
+
+$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links $(VENV)/bin/hyperslab-scratch $(VENV)/bin/hyperslab-filecalls: $(RUST) | $(VENV)/.cargo
 	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package $(@F)
 	@install rust/target/debug/$(@F) $@
 
@@ -73,7 +82,7 @@ test-all: ## run every check and every test, those too that repeat a point on an
 
 # What the tests start, and Python's packages do not bring.
 programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
-	@$(MAKE) --no-print-directory tierfs links scratch
+	@$(MAKE) --no-print-directory tierfs links scratch filecalls
 
 # The oldest Dask that pyproject.toml allows, beside the installed one, whose other libraries it shares: the recorder of
 # messages rests on names that Dask does not promise.
@@ -114,7 +123,7 @@ SEED ?= 1
 compare: $(VENV)/.installed-test ## random datasets against the formats' libraries, NUMBER=1000 SEED=1
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.comparison --number $(NUMBER) --seed $(SEED) $(COMPARE)
 
-bench: $(VENV)/.installed-bench tierfs scratch ## measure against other readers, a hand-written loop, bare engines
+bench: $(VENV)/.installed-bench tierfs scratch filecalls ## measure against other readers, a hand-written loop, bare engines
 	@for file in $(filter-out benchmarks/bench_spark% benchmarks/bench_staging.py,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
 bench-staging: $(VENV)/.installed-bench tierfs ## measure runs by way of a fast tier, and reads in turns; makes a slow tier

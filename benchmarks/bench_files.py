@@ -27,11 +27,11 @@ from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from hyperslab.apps.files.counting import count_files
 from hyperslab.errors import UsageError
-from hyperslab.storage.accounting.choosing import WAYS, Chosen, choose
+from hyperslab.storage.accounting.choosing import OF_EACH, WAYS, Chosen, choose
 from hyperslab.units import show_seconds
 
 MOST_COST = {"computing": 1.1, "python": 3.0}
-"Programs that do little with files, and what counting may make of their time."
+"Programs that do little with files, and what counting each operation may make of their time."
 NAMES = """
 import os, sys
 for number in range(int(sys.argv[1])):
@@ -125,8 +125,8 @@ def _tell(name: str, times: Mapping[str, list[float]], files: int, gates: Gates)
             longer = (statistics.median(seconds) - alone) / (files * OPERATIONS)
             each = f", {show_seconds(max(longer, 0.0))} for each operation"
         print(f"  {way}: {ratio:.2f} times as long{each}")
-        if way == "strace" and name in MOST_COST:
-            gates.at_most(f"{name} under strace", ratio, MOST_COST[name])
+        if way in OF_EACH and name in MOST_COST:
+            gates.at_most(f"{name} counted by {way}", ratio, MOST_COST[name])
 
 
 if __name__ == "__main__":

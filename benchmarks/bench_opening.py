@@ -5,7 +5,7 @@
 by plain reads, hyperslab's views, h5py and nibabel: on an emulated tier on which operations on
 names take their time one after the other, in scratch on that tier, and in memory. Reads come from
 the page cache. A row says how long reads take with an open for each, over those of one open, the
-median of turns; and how often the file is opened for a read, counted by strace without a clock.
+median of turns; and how often the file is opened for a read, counted without a clock.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from hyperslab.apps.experiment.reads import (
 from hyperslab.apps.experiment.temporary import folder_for
 from hyperslab.apps.scratch import IMAGE
 from hyperslab.cli.parse import parse_duration
+from hyperslab.errors import UsageError
 from hyperslab.plan.written import parse_size
-from hyperslab.storage.accounting import strace
+from hyperslab.storage.accounting.choosing import choose_of_each
 from hyperslab.storage.emulation.settings import Settings
 
 READS = 200
@@ -53,15 +54,17 @@ def main() -> None:
     settings = Settings(
         metadata_s=parse_duration("--metadata", arguments.metadata), page_cache=True
     )
-    if why := strace.why_not():
-        raise SystemExit(why)
+    try:
+        way = choose_of_each().way
+    except UsageError as why:
+        raise SystemExit(str(why)) from None
     print(" | ".join(COLUMNS))
     with emulated("metadata", settings) as tier, _places(tier) as places:
         for size in arguments.sizes:
             data_nbytes = parse_size("--sizes", size)
             for place, folder in places.items():
                 for name, reader in ALL.items():
-                    row = _row(reader, name, folder, data_nbytes, arguments.repeats)
+                    row = _row(reader, name, folder, data_nbytes, arguments.repeats, way)
                     print(" | ".join([place, name, size, *row]), flush=True)
 
 
@@ -78,7 +81,9 @@ def _places(tier: Path) -> Iterator[Mapping[str, Path]]:
         }
 
 
-def _row(reader: Reader, name: str, folder: Path, nbytes: int, repeats: int) -> Sequence[str]:
+def _row(
+    reader: Reader, name: str, folder: Path, nbytes: int, repeats: int, way: str
+) -> Sequence[str]:
     path = folder / f"parts{reader.suffix}"
     data = contents(nbytes)
     layout = make(path, data)
@@ -91,7 +96,7 @@ def _row(reader: Reader, name: str, folder: Path, nbytes: int, repeats: int) -> 
             if turn:
                 taken[opens].append(seconds)
     once, each = (statistics.median(taken[opens]) / READS for opens in (ONCE, EACH))
-    opened = [_opens_per_read(name, tasks[opens]) for opens in (ONCE, EACH)]
+    opened = [_opens_per_read(name, tasks[opens], way) for opens in (ONCE, EACH)]
     path.unlink()
     return [f"{once * 1e6:.1f} us", f"{each * 1e6:.1f} us", f"{each / once:.2f}", *opened]
 
@@ -102,10 +107,10 @@ def _seconds(task: Task, reader: Reader) -> float:
     return time.perf_counter() - start
 
 
-def _opens_per_read(name: str, task: Task) -> str:
+def _opens_per_read(name: str, task: Task, way: str) -> str:
     words = [sys.executable, "-m", "benchmarks.opening_readers", name]
     fewer = task._replace(reads=COUNTED)
-    return f"{opens_of([*words, told(fewer)], task.path) / COUNTED:.2f}"
+    return f"{opens_of([*words, told(fewer)], task.path, way) / COUNTED:.2f}"
 
 
 if __name__ == "__main__":

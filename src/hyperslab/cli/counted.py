@@ -19,7 +19,7 @@ FLAG = "--count-files"
 
 
 def run_counted(options: Options, out: str, quiet: bool, is_elsewhere: bool) -> int:
-    """Run this command under strace, and add to the records of its run what that has counted.
+    """Run this command again, counted, and add to the records of its run what that has counted.
     Returns the exit status of the command.
     """
     from hyperslab.apps.files.runs import count_run

@@ -27,6 +27,7 @@ from hyperslab.formats.table import brought, known
 from hyperslab.machine.host import Host, describe
 from hyperslab.machine.plugins import version
 from hyperslab.network.lab.backends import choosing
+from hyperslab.storage.accounting.choosing import WAYS, hindrances_on
 from hyperslab.units import show_bytes
 
 BASE = "hyperslab"
@@ -54,6 +55,16 @@ class LinkState:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CountingState:
+    """Whether operations on files can be counted in a way, see `hyperslab trace-files`."""
+
+    way: str
+    state: str
+    "can be used, not here."
+    why: str
+
+
 def doctor(
     start: Annotated[
         bool, typer.Option("--start", help="Run a small job on every engine, too.")
@@ -68,11 +79,14 @@ def doctor(
         links = _links(start)
         if json:
             told = list(states)
-            document.say({**_facts(), "links": links, "engines": told})
+            counting = _counting()
+            document.say({**_facts(), "links": links, "counting": counting, "engines": told})
         else:
             _tell_facts()
             for link in links:
                 typer.echo(f"links      {_words(link.backend, link.state, link.why)}")
+            for way in _counting():
+                typer.echo(f"counting   {_words(way.way, way.state, way.why)}")
             told = list(map(_told, states))
     if not (json or start):
         typer.echo("\n'hyperslab doctor --start' runs a small job on every engine.")
@@ -107,6 +121,17 @@ def _link(name: str, start: bool) -> LinkState:
     if why := choosing.BACKENDS[name].missing():
         return LinkState(name, "not here", why)
     return LinkState(name, "can be used", choosing.BACKENDS[name].ABOUT)
+
+
+def _counting() -> list[CountingState]:
+    """Whether each way to count operations on files works here, the best first."""
+    return [_way(name, why_not()) for name, why_not in hindrances_on(Path.cwd()).items()]
+
+
+def _way(name: str, why_not: str) -> CountingState:
+    if why_not:
+        return CountingState(name, "not here", why_not)
+    return CountingState(name, "can be used", WAYS[name])
 
 
 def _told(state: State) -> State:

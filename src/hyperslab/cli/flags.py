@@ -115,8 +115,8 @@ CountFiles = Annotated[
     bool,
     Opt(
         "--count-files",
-        help="Count the operations on files of the run and all its processes on this host, by"
-        " strace (see 'hyperslab trace-files').",
+        help="Count the operations on files of the run and all its processes on this host"
+        " (see 'hyperslab trace-files').",
         rich_help_panel=ENGINE,
     ),
 ]

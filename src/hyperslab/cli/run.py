@@ -430,7 +430,7 @@ def _carry_out(
     count_files: bool,
 ) -> int:
     """Run a pipeline, and tell what came of it, or leave it to jobs, or to the same command in a
-    laboratory, with scratch or under strace. Returns the exit status.
+    laboratory, with scratch or counted. Returns the exit status.
     """
     if count_files:
         return run_counted(options, out, quiet, detach or netlab is not None)

@@ -17,7 +17,7 @@ import pytest
 from hyperslab.accesses import Accesses
 from hyperslab.apps.files.counting import numbers_by
 from hyperslab.report.files.numbers import FileNumbers
-from hyperslab.storage.accounting import strace
+from hyperslab.storage.accounting import bpf, strace
 from tests.formats.files import ROOT
 from tests.repetitions import repeats
 from tests.system.clusters import spark
@@ -30,10 +30,13 @@ M, R, MORE = 4, 5, 12
 THRESHOLD = 8
 
 
-@pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Accesses]:
-    """Operations of each job of one Spark."""
-    required(strace.why_not())
+@pytest.fixture(scope="module", params=[strace, bpf], ids=[strace.WAY, bpf.WAY])
+def jobs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Accesses]:
+    """Operations of each job of one Spark, counted in each way that knows every one."""
+    way = request.param
+    required(way.why_not())
     required(spark.missing())
     folder = tmp_path_factory.mktemp("spark")
     for name in ("scratch", "events"):
@@ -41,7 +44,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Accesses]:
     program = ["-m", "tests.apps.files.spark_program", str(folder), *map(str, (M, R, MORE))]
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
-    status, accesses = strace.count([sys.executable, *program], environment)
+    status, accesses = way.count([sys.executable, *program], environment)
     assert status == 0
     times = json.loads((folder / "times.json").read_text())
     return {"all": accesses} | {name: between(accesses, *limits) for name, limits in times.items()}

@@ -11,34 +11,32 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.storage.accounting import strace
+from hyperslab.storage.accounting import bpf, strace
 from tests.system.clusters.required import required
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _strace_works() -> None:
-    required(strace.why_not())
+WAYS = {strace.WAY: strace, bpf.WAY: bpf}
 
 
-@pytest.mark.parametrize("victim", ["strace", "hyperslab"])
-def test_a_death_takes_the_command_along(tmp_path: Path, victim: str) -> None:
-    """A command whose calls nobody would answer any more must not go on."""
+@pytest.mark.parametrize(
+    ("way", "victim"), [("strace", "counter"), ("strace", "hyperslab"), ("bpf", "counter")]
+)
+def test_a_death_takes_the_command_along(tmp_path: Path, way: str, victim: str) -> None:
+    """A command whose calls nobody would answer or count any more must not go on."""
+    required(WAYS[way].why_not())
     mark = tmp_path / "pid"
     script = f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 300"
     code = (
         "import os; from hyperslab.apps.files.kept import count_kept;"
-        f"print(count_kept(['sh', '-c', {script!r}], os.environ)[0])"
+        f"print(count_kept(['sh', '-c', {script!r}], os.environ, {way!r})[0])"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     pid = int(_when_there(mark))
-    tracer = next(
-        int(line.split()[1])
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("TracerPid")
-    )
-    if victim == "strace":
-        os.kill(tracer, signal.SIGKILL)
-        assert process.communicate(timeout=30)[0].strip() == str(128 + 9)
+    if victim == "counter":
+        counter = _parent(pid)  # both start the command themselves
+        os.kill(counter, signal.SIGKILL)
+        told = process.communicate(timeout=30)[0].strip()
+        assert told == {"strace": str(128 + 9), "bpf": ""}[way]
+        assert process.returncode == {"strace": 0, "bpf": 1}[way]
     else:
         process.kill()
         process.communicate()
@@ -54,6 +52,11 @@ def _when_there(mark: Path) -> str:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return mark.read_text()
+
+
+def _parent(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("PPid"))
 
 
 def _runs(pid: int) -> bool:

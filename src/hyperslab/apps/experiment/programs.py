@@ -132,7 +132,7 @@ def _require_known(name: str, asked: Asked) -> None:
 
 
 def _counted(name: str, arguments: Sequence[str], out: Path) -> int:
-    """Run a program again, under strace, and add to its records what that has counted. Returns its
+    """Run a program again, counted, and add to its records what that has counted. Returns its
     exit status.
     """
     code = "from hyperslab.apps.experiment.programs import main; main()"

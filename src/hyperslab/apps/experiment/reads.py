@@ -1,8 +1,7 @@
 """Reads: rounds of reads of one file, which is opened once, or for every read.
 
 After figure 4 of N. Chaimov, A. Malony, C. Iancu, K. Ibrahim, Scaling Spark on Lustre (2016). How
-often the file is really opened is counted by strace, in a process of its own that no time is taken
-of.
+often the file is really opened is counted in a process of its own that no time is taken of.
 
 A reader joins with a function and a line in READERS.
 """
@@ -34,7 +33,7 @@ from hyperslab.driver.measured import Moments
 from hyperslab.engines.environment import interpreted
 from hyperslab.errors import RunStopped, UsageError, suggest
 from hyperslab.plan.written import parse_size
-from hyperslab.storage.accounting import strace
+from hyperslab.storage.accounting.choosing import choose_of_each
 from hyperslab.workloads.synth import FORMATS
 
 NAME = "file-reads"
@@ -200,12 +199,14 @@ def require_right(reader: Reader, task: Task, data: Array) -> None:
 
 
 def _opened(name: str, task: Task) -> dict[str, float]:
-    """How often the file is opened, over the number of reads; nothing without strace."""
-    if strace.why_not():
+    """How often the file is opened, over the number of reads; nothing where nobody can count it."""
+    try:
+        way = choose_of_each().way
+    except UsageError:
         return {}
     fewer = task._replace(reads=COUNTED)
     words = [*interpreted(_PROGRAM), name, told(fewer)]
-    return {"opens_per_read": opens_of(words, task.path) / COUNTED}
+    return {"opens_per_read": opens_of(words, task.path, way) / COUNTED}
 
 
 def told(task: Task) -> str:
@@ -219,11 +220,13 @@ def task_of(text: str) -> Task:
     return Task(Path(path), Layout(*layout), *rest)
 
 
-def opens_of(command: Sequence[str], path: Path) -> int:
-    """Number of times that a command opens a file. Raises RunStopped where it fails."""
-    status, accesses = count_kept(command, os.environ)
+def opens_of(command: Sequence[str], path: Path, way: str) -> int:
+    """Number of times that a command opens a file, counted by a way that knows each. Raises
+    RunStopped where it fails.
+    """
+    status, accesses = count_kept(command, os.environ, way)
     if status:
-        raise RunStopped(f"reads under strace have ended with exit status {status}")
+        raise RunStopped(f"reads that were counted have ended with exit status {status}")
     each = accesses.columns
     named = [place for place, name in enumerate(accesses.paths) if Path(name).name == path.name]
     rows = np.isin(each["path"], named) & (each["operation"] == KNOWN["open"])

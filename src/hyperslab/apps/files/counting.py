@@ -15,7 +15,7 @@ from hyperslab.errors import UsageError
 from hyperslab.report.files.numbers import BY, FileNumbers, numbers_of, numbers_of_totals
 from hyperslab.report.files.scratch import ADVICE, slow_scratch
 from hyperslab.report.verdict.finding import NOTABLE
-from hyperslab.storage.accounting import fuse, moved, strace
+from hyperslab.storage.accounting import fuse, moved
 from hyperslab.storage.accounting.choosing import Chosen
 from hyperslab.storage.accounting.kinds import place_of
 from hyperslab.trace import union_ns
@@ -55,8 +55,8 @@ def count_files(
     Raises UsageError where there is no such program, before anything starts.
     """
     given = os.environ if environment is None else environment
-    if chosen.way == strace.WAY:
-        status, accesses = count_kept(command, given)
+    if chosen.knows_each:
+        status, accesses = count_kept(command, given, chosen.way)
         return Counted(status, chosen, numbers_by(accesses, by), accesses, advice_of(accesses))
     if chosen.way == fuse.WAY:
         assert chosen.directory is not None

@@ -19,7 +19,7 @@ from hyperslab.report.files import META
 from hyperslab.report.files.numbers import FileNumbers, numbers_of
 from hyperslab.report.files.page import DIRECTORIES, PHASES
 from hyperslab.report.files.phases import SHUFFLE_READ, SHUFFLE_WRITE
-from hyperslab.storage.accounting import strace
+from hyperslab.storage.accounting.choosing import choose_of_each
 from hyperslab.storage.accounting.kinds import place_of
 from hyperslab.storage.recordfile import save_json
 from hyperslab.trace import Trace
@@ -50,10 +50,12 @@ def count_run(command: Sequence[str], out: Path, has_page: bool) -> CountedRun:
     """Run a command that leaves the records of a run in the directory or file `out`, and give these
     its operations on files. Raises UsageError where they cannot be counted.
     """
-    if why := strace.why_not():
-        raise UsageError(f"--count-files: {why}")
+    try:
+        chosen = choose_of_each()
+    except UsageError as why:
+        raise UsageError(f"--count-files: {why}") from None
     earlier = RunDirectory.of(out).newest()
-    status, accesses = count_kept(command, os.environ)
+    status, accesses = count_kept(command, os.environ, chosen.way)
     folder = RunDirectory.of(out).newest()
     if folder is None or folder == earlier or not (folder / "trace.parquet").is_file():
         return CountedRun(status, None)

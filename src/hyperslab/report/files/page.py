@@ -14,7 +14,7 @@ from hyperslab.units import show_bytes, show_seconds
 PHASES, DIRECTORIES = "phases", "directories"
 ROWS_SHOWN = 20
 _HINT = (
-    "Operations of all processes of the run on this host, counted by strace: those asked for, those"
+    "Operations of all processes of the run on this host, counted by {way}: those asked for, those"
     " that failed in brackets. Times are those of all threads together, with what counting adds."
 )
 
@@ -32,9 +32,10 @@ def files_html(meta: Mapping[str, Any]) -> str:
     if phases is None:
         return ""
     directories = FileNumbers.from_json(meta[META][DIRECTORIES])
+    hint = escape(_HINT.format(way=phases.way))
     notes = "".join(f'<p class="hint">{escape(note)}.</p>\n' for note in phases.notes)
     return (
-        f'<section class="files">\n<h2>Operations on files</h2>\n<p class="hint">{_HINT}</p>\n'
+        f'<section class="files">\n<h2>Operations on files</h2>\n<p class="hint">{hint}</p>\n'
         f"{notes}<p>{escape(sentence(phases))}</p>\n"
         f"{_table('By phase', phases.groups, ('phase', 'kind'))}"
         f"{_table('By directory', directories.groups, ('kind', 'directory'))}</section>"

@@ -20,6 +20,7 @@ _STRING = r'"(?P<text>(?:[^"\\]|\\.)*)"'
 _FOLDER = r"(?:AT_FDCWD|\d+)(?:<(?P<folder>[^<>]*)>)?(?:\(deleted\))?"
 _AT = re.compile(rf"{_FOLDER}, {_STRING}")
 _NAMED = re.compile(_STRING)
+_NO_FILE = re.compile(r'\d+<(?!/)[^<>]*>, ""')
 _OPENED = re.compile(r"(?:AT_FDCWD|\d+)<(?P<path>[^<>]*)>")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-f]{2}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a"}
@@ -61,6 +62,7 @@ _BY_FOLDER = OPENING[2:]
 COPYING = {"copy_file_range": (0, 1), "sendfile": (1, 0), "splice": (0, 1)}
 "Calls that read one descriptor and write another: which of their descriptors is which."
 FOLLOWED = ("chdir", "fchdir", "clone", "clone3", "fork", "vfork")
+MAPS_NOTE = "what is read through memory maps is counted as mapped, not as read"
 UNSEEN = {
     "io_uring_setup": "what goes through io_uring is not counted",
     "io_setup": "what goes through the kernel's asynchronous reads and writes is not counted",
@@ -145,7 +147,8 @@ class Calls:
         elif operation := BY_NAME.get(name):
             yield self._of(call, operation, self._named(call))
         elif operation := BY_FOLDER.get(name):
-            yield self._of(call, operation, self._at(call))
+            if not _NO_FILE.match(first):
+                yield self._of(call, operation, self._at(call))
         else:
             yield self._of(call, OF_TWO[name], self._rename(call))
 

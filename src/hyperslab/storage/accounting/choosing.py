@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,14 @@ from hyperslab.errors import UsageError
 from hyperslab.storage.accounting import bpf, fuse, moved, strace
 
 WAYS = {
+    bpf.WAY: "a program in the kernel (eBPF) that looks at every call",
     fuse.WAY: "a file system of ours over one directory",
     strace.WAY: "stops at every call that has to do with files",
     moved.WAY: "sums of the kernel for every process: reads and writes alone",
 }
 "Ways, and what each is."
+OF_EACH = (bpf.WAY, strace.WAY)
+"Ways that know every operation, rather than sums alone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Chosen:
     @property
     def knows_each(self) -> bool:
         """Whether every operation is known, rather than sums alone."""
-        return self.way == strace.WAY
+        return self.way in OF_EACH
 
 
 def choose(asked: str | None, directory: Path | None) -> Chosen:
@@ -41,14 +44,30 @@ def choose(asked: str | None, directory: Path | None) -> Chosen:
         raise UsageError(f"--on {directory} is for --way {fuse.WAY}, not {asked}")
     if asked is None and directory is not None:
         asked = fuse.WAY
-    hindrances: dict[str, Callable[[], str]] = {
+    hindrances = hindrances_on(directory)
+    if asked is not None:
+        return _asked(asked, hindrances, directory)
+    return _best(hindrances, directory)
+
+
+def choose_of_each() -> Chosen:
+    """The best way that works here and knows every operation. Raises UsageError where none does."""
+    hindrances = hindrances_on(None)
+    return _best({way: hindrances[way] for way in OF_EACH}, None)
+
+
+def hindrances_on(directory: Path | None) -> dict[str, Callable[[], str]]:
+    """For every way, the best first, what tells why it cannot count; '' for nothing."""
+    return {
         bpf.WAY: bpf.why_not,
         fuse.WAY: lambda: fuse.why_not(directory),
         strace.WAY: strace.why_not,
         moved.WAY: moved.why_not,
     }
-    if asked is not None:
-        return _asked(asked, hindrances, directory)
+
+
+def _best(hindrances: Mapping[str, Callable[[], str]], directory: Path | None) -> Chosen:
+    """The first way that nothing hinders."""
     passed_over: dict[str, str] = {}
     for way, why_not in hindrances.items():
         why = why_not()
@@ -59,7 +78,9 @@ def choose(asked: str | None, directory: Path | None) -> Chosen:
     raise UsageError(f"operations on files cannot be counted here: {reasons}")
 
 
-def _asked(asked: str, hindrances: dict[str, Callable[[], str]], directory: Path | None) -> Chosen:
+def _asked(
+    asked: str, hindrances: Mapping[str, Callable[[], str]], directory: Path | None
+) -> Chosen:
     if asked not in WAYS:
         raise UsageError(f"--way {asked}: give one of {', '.join(WAYS)}")
     if why := hindrances[asked]():

@@ -16,16 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hyperslab.accesses import Accesses
-from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
-from hyperslab.storage.accounting.calls import NAMES
+from hyperslab.storage.accounting.calls import MAPS_NOTE, NAMES
 from hyperslab.storage.accounting.threads import Threads
-from hyperslab.storage.accounting.trying import complaint
+from hyperslab.storage.accounting.trying import complaint, program_of
 from hyperslab.units import show_count
 
 WAY = "strace"
 TIMES_NOTE = "times hold what strace takes to stop a thread twice for each operation"
-MAPS_NOTE = "what is read through memory maps is counted as mapped, not as read"
 _PROBE_S = 10.0
 _UNREAD_SHOWN = 120
 
@@ -77,7 +75,7 @@ def count(
         reader.start()
         began_ns = time.time_ns()
         try:
-            program = _require(command, environment)
+            program = program_of(command, environment)
             words = [*prefix, *_options(pipe), *program]
             status = run_in_foreground(words, environment, command[0], pass_fds)
         finally:
@@ -92,14 +90,6 @@ def count(
         "notes": [TIMES_NOTE, MAPS_NOTE, *_notes(threads)],
     }
     return status, threads.collected.done(WAY, meta)
-
-
-def _require(command: Sequence[str], environment: Mapping[str, str]) -> Sequence[str]:
-    """The command with the path of its program: strace itself would fail as the command does."""
-    found = shutil.which(command[0], path=environment.get("PATH"))
-    if found is None:
-        raise UsageError(f"{command[0]}: there is no such program")
-    return [found, *command[1:]]
 
 
 class _Reader(threading.Thread):

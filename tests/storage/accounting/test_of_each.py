@@ -1,17 +1,19 @@
-"""Operations counted by strace, of a program that says how many there are."""
+"""Operations counted by ways that know each, of a program that says how many there are."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from hyperslab.accesses import OPERATIONS, Accesses
 from hyperslab.errors import UsageError
-from hyperslab.storage.accounting import strace
+from hyperslab.storage.accounting import bpf, strace
+from hyperslab.storage.accounting.calls import MAPS_NOTE
 from tests.system.clusters.required import required
 
 PLANTED = Path(__file__).with_name("planted.py")
@@ -40,20 +42,25 @@ SUB = {
     "map": 1,
 }
 
+NOTES = {strace: [strace.TIMES_NOTE, MAPS_NOTE], bpf: [MAPS_NOTE]}
 
-@pytest.fixture(scope="module", autouse=True)
-def _strace_works() -> None:
-    required(strace.why_not())
+
+@pytest.fixture(scope="module", params=[strace, bpf], ids=[strace.WAY, bpf.WAY])
+def way(request: pytest.FixtureRequest) -> ModuleType:
+    """Each way that knows every operation."""
+    found: ModuleType = request.param
+    required(found.why_not())
+    return found
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Accesses]:
+def planted(way: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Accesses]:
     """The program in an empty directory."""
     place = tmp_path_factory.mktemp("planted")
     before = Path.cwd()
     os.chdir(place)
     try:
-        status, accesses = strace.count([sys.executable, str(PLANTED)], os.environ)
+        status, accesses = way.count([sys.executable, str(PLANTED)], os.environ)
     finally:
         os.chdir(before)
     assert status == 0
@@ -76,13 +83,15 @@ def total(accesses: Accesses, operation: str, folder: Path, column: str) -> int:
     return int(each[column][rows].sum())
 
 
-def test_every_operation_is_counted_where_it_belongs(planted: tuple[Path, Accesses]) -> None:
+def test_every_operation_is_counted_where_it_belongs(
+    way: ModuleType, planted: tuple[Path, Accesses]
+) -> None:
     place, accesses = planted
     assert counted(accesses, place) == {name: TOP[name] for name in OPERATIONS if name in TOP}
     assert counted(accesses, place / "sub") == {
         name: SUB[name] for name in OPERATIONS if name in SUB
     }
-    assert accesses.meta["notes"] == [strace.TIMES_NOTE, strace.MAPS_NOTE]
+    assert accesses.meta["notes"] == NOTES[way]
 
 
 def test_bytes_and_refusals_are_those_of_the_program(planted: tuple[Path, Accesses]) -> None:
@@ -115,11 +124,21 @@ def test_rows_are_read_back_as_they_were_written(
         np.testing.assert_array_equal(again.columns[name], column)
 
 
-def test_the_exit_status_is_that_of_the_command() -> None:
-    assert strace.count(["sh", "-c", "exit 7"], os.environ)[0] == 7
-    assert strace.count(["sh", "-c", "kill -9 $$"], os.environ)[0] == 128 + 9
+def test_the_exit_status_is_that_of_the_command(way: ModuleType) -> None:
+    assert way.count(["sh", "-c", "exit 7"], os.environ)[0] == 7
+    assert way.count(["sh", "-c", "kill -9 $$"], os.environ)[0] == 128 + 9
 
 
-def test_what_is_no_program_is_refused() -> None:
+def test_what_is_no_program_is_refused(way: ModuleType) -> None:
     with pytest.raises(UsageError, match=r"no-such-program: there is no such program"):
-        strace.count(["no-such-program"], os.environ)
+        way.count(["no-such-program"], os.environ)
+
+
+def test_what_the_command_leaves_behind_is_waited_for_and_counted(
+    way: ModuleType, tmp_path: Path
+) -> None:
+    """It is in a session of its own, and its parent has ended."""
+    script = f"setsid sh -c 'sleep 0.1; echo x > {tmp_path}/late' & exit 3"
+    status, accesses = way.count(["sh", "-c", script], os.environ)
+    assert status == 3
+    assert counted(accesses, tmp_path) == {"create": 1, "write": 1}
