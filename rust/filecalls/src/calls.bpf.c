@@ -90,6 +90,7 @@ static long (*ring_output)(void *ring, void *data, u64 size, u64 flags) = (void 
 static u64 (*ring_query)(void *ring, u64 what) = (void *)134;
 static void *(*storage_of)(void *map, struct task_struct *task, void *value, u64 flags) = (void *)156;
 static struct task_struct *(*current)(void) = (void *)158;
+static long (*loop)(u32 steps, void *step, void *walk, u64 flags) = (void *)181;
 
 #define RING_NO_WAKEUP 1
 #define RING_FORCE_WAKEUP 2
@@ -126,7 +127,7 @@ struct plan {
 #define NAMES_NBYTES 8192
 #define NAME_NBYTES 256
 #define PATH_NBYTES 4096
-#define DEPTH 64
+#define DEPTH 128
 
 // A call that has ended: `Seen` of record.rs.
 struct record {
@@ -219,30 +220,46 @@ INLINE int add_name(struct record *record, struct dentry *dentry) {
   return 1;
 }
 
-// Adds the names from a file up to the root of the thread.
-static __attribute__((noinline)) int add_path(struct record *record, struct dentry *dentry, struct vfsmount *mnt,
-                                              struct fs_struct *fs) {
-  struct dentry *root = READ(fs, root.dentry);
-  struct vfsmount *root_mnt = READ(fs, root.mnt);
-  for (int step = 0; step < DEPTH; step++) {
-    if (dentry == root && mnt == root_mnt)
-      return 0;
-    struct dentry *parent = READ(dentry, d_parent);
-    if (dentry == READ(mnt, mnt_root) || dentry == parent) {
-      struct mount *mounted = mount_of(mnt);
-      struct mount *below = READ(mounted, mnt_parent);
-      if (mounted == below || !below)
-        return 0;
-      dentry = READ(mounted, mnt_mountpoint);
-      mnt = __builtin_preserve_access_index(&below->mnt);
-      continue;
-    }
-    if (!add_name(record, dentry))
-      break;
-    dentry = parent;
+// Where a way from a file up to the root of the thread is.
+struct walk {
+  struct record *record;
+  struct dentry *dentry;
+  struct vfsmount *mnt;
+  struct dentry *root;
+  struct vfsmount *root_mnt;
+  int is_over;
+};
+
+// Goes on to the next folder, or from what is mounted to where it is; 1 where the way ends.
+static long step(u32 number __attribute__((unused)), struct walk *walk) {
+  struct dentry *dentry = walk->dentry;
+  struct vfsmount *mnt = walk->mnt;
+  if (dentry == walk->root && mnt == walk->root_mnt) {
+    walk->is_over = 1;
+    return 1;
   }
-  record->flags |= IS_CUT;
+  struct dentry *parent = READ(dentry, d_parent);
+  if (dentry != READ(mnt, mnt_root) && dentry != parent) {
+    walk->dentry = parent;
+    return !add_name(walk->record, dentry);
+  }
+  struct mount *mounted = mount_of(mnt);
+  struct mount *below = READ(mounted, mnt_parent);
+  if (mounted == below || !below) {
+    walk->is_over = 1;
+    return 1;
+  }
+  walk->dentry = READ(mounted, mnt_mountpoint);
+  walk->mnt = __builtin_preserve_access_index(&below->mnt);
   return 0;
+}
+
+// Adds the names from a file up to the root of the thread.
+INLINE void add_path(struct record *record, struct dentry *dentry, struct vfsmount *mnt, struct fs_struct *fs) {
+  struct walk walk = {record, dentry, mnt, READ(fs, root.dentry), READ(fs, root.mnt), 0};
+  loop(DEPTH, step, &walk, 0);
+  if (!walk.is_over)
+    record->flags |= IS_CUT;
 }
 
 // Adds the path of a file; 0 for what has none, such as a pipe.

@@ -10,7 +10,7 @@ use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::plans::Plans;
+use crate::plans::{Plan, Plans};
 
 /// Programs, by the tracepoints that run them. The last one follows: what it adds is looked at whole.
 const TRACEPOINTS: [(&str, &str); 3] = [
@@ -56,13 +56,14 @@ impl Kernel {
             loader.map_max_entries("ring", nbytes);
         }
         let mut programs = loader.load(OBJECT).map_err(|error| refusal(&error))?;
-        let faults = Array::try_from(taken(&mut programs, "faults")?).map_err(|e| refusal(&e))?;
-        let ring = RingBuf::try_from(taken(&mut programs, "ring")?).map_err(|e| refusal(&e))?;
         set_plans(&mut programs, plans)?;
-        follow_own(&taken(&mut programs, "threads")?)?;
+        follow_own(programs.map("threads").ok_or("the program has no threads")?)?;
         for (program, tracepoint) in TRACEPOINTS {
             attach(&mut programs, program, tracepoint, &btf).map_err(|error| refusal(&*error))?;
         }
+        // Not taken before: programs are loaded with descriptors of maps.
+        let faults = Array::try_from(taken(&mut programs, "faults")?).map_err(|e| refusal(&e))?;
+        let ring = RingBuf::try_from(taken(&mut programs, "ring")?).map_err(|e| refusal(&e))?;
         Ok(Self { ring, faults, _programs: programs })
     }
 
@@ -111,8 +112,8 @@ fn taken(programs: &mut Ebpf, name: &str) -> Result<Map, String> {
 }
 
 fn set_plans(programs: &mut Ebpf, plans: &Plans) -> Result<(), String> {
-    let map = taken(programs, "plans")?;
-    let mut by_number = Array::try_from(map).map_err(|error| refusal(&error))?;
+    let map = programs.map_mut("plans").ok_or("the program has no plans")?;
+    let mut by_number: Array<_, Plan> = Array::try_from(map).map_err(|error| refusal(&error))?;
     for (number, plan) in &plans.by_number {
         by_number.set(*number, *plan, 0).map_err(|error| refusal(&error))?;
     }

@@ -40,7 +40,7 @@ impl<W: Write> Paths<W> {
             if name.starts_with(b"/") {
                 return name.to_vec();
             }
-            [&joined(folder), b"/".as_slice(), name].concat()
+            [joined(folder).as_slice(), b"/", name].concat()
         })
     }
 

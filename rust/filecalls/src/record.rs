@@ -50,9 +50,10 @@ impl<'a> Seen<'a> {
         let second = usize::from(u16::from_ne_bytes(header[42..44].try_into().ok()?));
         let (first, rest) = names.split_at_checked(first)?;
         let second = rest.get(..second)?;
-        let files = match flags & IS_BY_NAME {
-            0 => open(flags, first, second),
-            _ => named(flags, first, second),
+        let files = if flags & IS_BY_NAME == 0 {
+            open(flags, first, second)
+        } else {
+            named(flags, first, second)
         };
         Some(Self {
             start_ns: number(header, 0)?,

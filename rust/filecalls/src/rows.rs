@@ -28,7 +28,7 @@ pub struct Rows {
 impl Rows {
     /// No rows as yet.
     pub fn create(into: &Path) -> io::Result<Self> {
-        let file = |name| {
+        let file = |name: &str| {
             let made = File::create_new(into.join(name))?;
             Ok::<_, io::Error>(BufWriter::with_capacity(BUFFER_NBYTES, made))
         };

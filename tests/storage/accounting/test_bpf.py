@@ -112,7 +112,7 @@ def test_what_was_made_the_kernel_says_itself(tmp_path: Path) -> None:
 
 
 def test_deep_paths_are_whole_or_told_of(tmp_path: Path) -> None:
-    """A path of 3,000 characters fits; beyond 63 folders it is cut, and that is said."""
+    """A path of 3,000 characters fits; beyond 127 folders it is cut, and that is said."""
     name = "n" * 250
     code = (
         "import os, sys\n"
@@ -125,7 +125,7 @@ def test_deep_paths_are_whole_or_told_of(tmp_path: Path) -> None:
     _, whole = bpf.count([*words, "12", name], os.environ)
     assert str(tmp_path.joinpath(*[name] * 12, "file")) in whole.paths
     assert len(whole.meta["notes"]) == 1
-    _, cut = bpf.count([*words, "80", "x"], os.environ)
+    _, cut = bpf.count([*words, "140", "x"], os.environ)
     assert "too long, of which only the end is kept" in cut.meta["notes"][-1]
 
 
