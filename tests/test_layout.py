@@ -229,7 +229,7 @@ def test_the_layout_page_describes_the_core() -> None:
     assert described == modules | rooms
 
 
-@pytest.mark.parametrize("crates", [["tierfs"], ["scratch"], ["links", "programs"]])
+@pytest.mark.parametrize("crates", [["tierfs"], ["scratch"], ["filecalls"], ["links", "programs"]])
 def test_the_layout_page_describes_programs(crates: Sequence[str]) -> None:
     folders = [ROOT / "rust" / crate / "src" for crate in crates]
     page = (ROOT / "docs" / "layout.md").read_text()
