@@ -2,11 +2,12 @@
 
     python -m benchmarks.bench_files [--files 2000] [--repeats 5] [--folder DIR]
 
-`names` makes, looks at, reads and removes so many small files one after the other, and nothing
-else: no program asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts and
-imports NumPy, `computing` adds numbers up. Of each repetition the ratio of the time counted to the
-time alone is taken, and of these the median; of `names` also the time that each operation takes
-longer.
+`nothing` ends as soon as it has started: it is what a way takes to begin and to end. `names` makes,
+looks at, reads and removes so many small files one after the other, and nothing else: no program
+asks for more. `reader` reads 64 MB in blocks of 64 KiB, `python` starts and imports NumPy,
+`computing` adds numbers up. Of each repetition the ratio of the time counted to the time alone is
+taken, and of these the median; of `names` also the time that each operation takes longer, without
+what the way takes to begin and to end.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from hyperslab.apps.files.counting import count_files
 from hyperslab.errors import UsageError
+from hyperslab.storage.accounting import bpf, strace
 from hyperslab.storage.accounting.choosing import OF_EACH, WAYS, Chosen, choose
 from hyperslab.units import show_seconds
 
 MOST_COST = {"computing": 1.1, "python": 3.0}
 "Programs that do little with files, and what counting each operation may make of their time."
+MOST_SHARE = 0.5
+"What an operation may take longer in the kernel's own program, over what it does under strace."
 NAMES = """
 import os, sys
 for number in range(int(sys.argv[1])):
@@ -63,9 +67,21 @@ def main() -> None:
     try:
         (folder / "data").write_bytes(random.Random(1).randbytes(64_000_000))
         ways = _ways(folder)
+        begins: dict[str, float] = {}
         for name, code in _programs(asked.files).items():
             times = _measured(code, folder, ways, asked.repeats)
-            _tell(name, times, asked.files, gates)
+            _tell(name, times, gates)
+            longer = _longer(times)
+            if name == "nothing":
+                begins = longer
+                _tell_each("to begin and to end", longer)
+            if name == "names":
+                operations = asked.files * OPERATIONS
+                each = {way: (longer[way] - begins[way]) / operations for way in longer}
+                _tell_each("for each operation", each)
+                if all(way in each for way in OF_EACH):
+                    share = each[bpf.WAY] / each[strace.WAY]
+                    gates.at_most("an operation by bpf, over strace", share, MOST_SHARE)
     finally:
         shutil.rmtree(folder)
     gates.close()
@@ -73,6 +89,7 @@ def main() -> None:
 
 def _programs(files: int) -> Mapping[str, list[str]]:
     return {
+        "nothing": [sys.executable, "-I", "-S", "-c", "pass"],
         "names": [sys.executable, "-I", "-S", "-c", NAMES, str(files)],
         "reader": [sys.executable, "-I", "-S", "-c", READER],
         "python": [sys.executable, "-c", "import numpy"],
@@ -112,7 +129,18 @@ def _measured(
     return times
 
 
-def _tell(name: str, times: Mapping[str, list[float]], files: int, gates: Gates) -> None:
+def _longer(times: Mapping[str, list[float]]) -> dict[str, float]:
+    """Seconds that a program takes longer in each way."""
+    alone = statistics.median(times["alone"])
+    return {way: statistics.median(times[way]) - alone for way in times if way != "alone"}
+
+
+def _tell_each(what: str, seconds: Mapping[str, float]) -> None:
+    for way, one in seconds.items():
+        print(f"  {way}: {show_seconds(max(one, 0.0))} {what}")
+
+
+def _tell(name: str, times: Mapping[str, list[float]], gates: Gates) -> None:
     alone = statistics.median(times["alone"])
     print(f"{name}: alone {show_seconds(alone)}")
     for way, seconds in times.items():
@@ -120,11 +148,7 @@ def _tell(name: str, times: Mapping[str, list[float]], files: int, gates: Gates)
             continue
         pairs = zip(seconds, times["alone"], strict=True)
         ratio = statistics.median(one / other for one, other in pairs)
-        each = ""
-        if name == "names":
-            longer = (statistics.median(seconds) - alone) / (files * OPERATIONS)
-            each = f", {show_seconds(max(longer, 0.0))} for each operation"
-        print(f"  {way}: {ratio:.2f} times as long{each}")
+        print(f"  {way}: {ratio:.2f} times as long")
         if way in OF_EACH and name in MOST_COST:
             gates.at_most(f"{name} counted by {way}", ratio, MOST_COST[name])
 

@@ -141,4 +141,4 @@ def test_what_the_command_leaves_behind_is_waited_for_and_counted(
     script = f"setsid sh -c 'sleep 0.1; echo x > {tmp_path}/late' & exit 3"
     status, accesses = way.count(["sh", "-c", script], os.environ)
     assert status == 3
-    assert counted(accesses, tmp_path) == {"create": 1, "write": 1}
+    assert counted(accesses, tmp_path) == {"create": 1, "close": 1, "write": 1}
