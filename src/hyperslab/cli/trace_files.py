@@ -26,7 +26,7 @@ def trace_files(
     ] = "kind,directory",
     way: Annotated[
         str | None,
-        Opt(help="How they are counted: bpf, fuse, strace or proc; by default the best that works."),
+        Opt(help="How they are counted: bpf, fuse, strace or proc; the best that works."),
     ] = None,
     on: Annotated[
         Path | None,

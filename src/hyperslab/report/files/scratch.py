@@ -16,7 +16,7 @@ from hyperslab.units import show_count, show_list, show_seconds, show_share
 PHASES = (SHUFFLE_WRITE, SHUFFLE_READ, EVICTION, REREAD)
 SLOW_S = 3e-4
 """Time by which an operation on names of scratch space takes longer than one on other files, above
-which that space is slow at them: both hold what counting and a busy machine add, a local file system
+which that space is slow at them: both hold what counts and a busy machine add, a local file system
 takes some microseconds, and a server a round trip and its queue.
 """
 ADVICE = (
