@@ -57,7 +57,7 @@ def choose_of_each() -> Chosen:
 
 
 def hindrances_on(directory: Path | None) -> dict[str, Callable[[], str]]:
-    """For every way, the best first, what tells why it cannot count; '' for nothing."""
+    """Functions that say why a way cannot count, '' for nothing, by the ways, the best first."""
     return {
         bpf.WAY: bpf.why_not,
         fuse.WAY: lambda: fuse.why_not(directory),

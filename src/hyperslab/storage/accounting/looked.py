@@ -1,5 +1,5 @@
-"""Which arguments of the kernel's calls a program in the kernel has to look at, and what a call is
-as an operation on files.
+"""Arguments of the kernel's calls that a program in the kernel looks at, and the operations on files
+that calls are.
 
 The names and operations are those of `calls`, which reads what strace writes of the same calls.
 """
