@@ -1,5 +1,5 @@
-"""Arguments of the kernel's calls that a program in the kernel looks at, and the operations on files
-that calls are.
+"""Arguments of the kernel's calls that a program in the kernel looks at, and what operations on
+files calls are.
 
 The names and operations are those of `calls`, which reads what strace writes of the same calls.
 """
