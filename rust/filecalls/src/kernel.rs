@@ -13,11 +13,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::plans::{Plan, Plans};
 
 /// Programs, by the tracepoints that run them. The last one follows: what it adds is looked at whole.
-const TRACEPOINTS: [(&str, &str); 3] = [
-    ("on_exit", "sys_exit"),
-    ("on_enter", "sys_enter"),
-    ("on_fork", "sched_process_fork"),
-];
+const TRACEPOINTS: [(&str, &str); 3] =
+    [("on_exit", "sys_exit"), ("on_enter", "sys_enter"), ("on_fork", "sched_process_fork")];
 const FAULTS: [&str; 5] =
     ["lost_calls", "lost_threads", "unread_names", "cut_paths", "foreign_calls"];
 static OBJECT: &[u8] = include_bytes_aligned!("calls.bpf.o");

@@ -19,7 +19,7 @@ const BUFFER_NBYTES: usize = 1 << 18;
 /// Rows of calls, in a directory.
 pub struct Rows {
     into: PathBuf,
-    rows: BufWriter<File>,
+    out: BufWriter<File>,
     paths: Paths<BufWriter<File>>,
     /// What the clock of the kernel lacks to the wall clock.
     wall_ns: i64,
@@ -34,7 +34,7 @@ impl Rows {
         };
         Ok(Self {
             into: into.to_path_buf(),
-            rows: file("rows")?,
+            out: file("rows")?,
             paths: Paths::new(file("paths")?),
             wall_ns: wall_ns()?,
         })
@@ -70,7 +70,7 @@ impl Rows {
 
     /// Write down all that has not been yet, and what went wrong.
     pub fn finish(mut self, faults: &Faults) -> io::Result<()> {
-        self.rows.flush()?;
+        self.out.flush()?;
         self.paths.finish()?;
         fs::write(self.into.join("faults"), faults.told())
     }
@@ -91,7 +91,7 @@ impl Rows {
         row[28..32].copy_from_slice(&path.to_le_bytes());
         row[32..34].copy_from_slice(&call.to_le_bytes());
         row[34..36].copy_from_slice(&[side, flags]);
-        self.rows.write_all(&row)
+        self.out.write_all(&row)
     }
 }
 
