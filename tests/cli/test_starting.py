@@ -187,8 +187,8 @@ import os, sys
 import numpy, nibabel, h5py
 print(sum(os.times()[:4]), file=sys.stderr)
 """
-ASKED = {"mpiexec", "parallel", "python", "sbatch", "uname"}
-"Programs that say which version they are, and Python for what mpi4py loads."
+ASKED = {"mpiexec", "parallel", "python", "sbatch", "uname", "strace", "hyperslab-filecalls"}
+"Programs that say which version they are or what they may, and Python for what mpi4py loads."
 
 
 def test_doctor_asks_programs_for_their_versions_and_starts_no_engine() -> None:

@@ -75,17 +75,18 @@ def doctor(
     Exit status 1 when one fails.
     """
     with ThreadPoolExecutor() as beside:
+        counting = beside.submit(_counting)
         states = _states(start, beside)
         links = _links(start)
         if json:
             told = list(states)
-            counting = _counting()
-            document.say({**_facts(), "links": links, "counting": counting, "engines": told})
+            ways = counting.result()
+            document.say({**_facts(), "links": links, "counting": ways, "engines": told})
         else:
             _tell_facts()
             for link in links:
                 typer.echo(f"links      {_words(link.backend, link.state, link.why)}")
-            for way in _counting():
+            for way in counting.result():
                 typer.echo(f"counting   {_words(way.way, way.state, way.why)}")
             told = list(map(_told, states))
     if not (json or start):
