@@ -11,7 +11,7 @@ mod rows;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hyperslab_programs::processor::go_first;
+use hyperslab_programs::processor::go_first_alone;
 
 use crate::arguments::{Arguments, Counting};
 use crate::command::Command;
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         print!("{}", arguments::USAGE);
         return ExitCode::SUCCESS;
     }
+    go_first_alone(1);
     let done = arguments::parse(given).and_then(|arguments| match arguments {
         Arguments::Try => Kernel::start(&Plans::none(), None).map(|_| 0),
         Arguments::Count(counting) => count(&counting),
@@ -48,7 +49,6 @@ fn count(counting: &Counting) -> Result<u8, String> {
     let mut rows = Rows::create(&counting.into).map_err(|error| error.to_string())?;
     let mut kernel = Kernel::start(&plans, counting.ring_nbytes)?;
     let mut command = Command::start(&counting.command)?;
-    go_first(1); // the command does not inherit it, as it runs already
     let mut failure = None;
     loop {
         // What has ended by now has left all its calls in the kernel, which are taken then.

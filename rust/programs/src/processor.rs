@@ -31,19 +31,28 @@ impl Times {
 /// Let this thread, and all that it starts from now on, run before all others that want a processor,
 /// where that is allowed. A higher number goes before a lower one.
 pub fn go_first(priority: libc::c_int) {
+    schedule(libc::SCHED_RR, priority);
+}
+
+/// Let this thread alone run before all others, where that is allowed, and nothing that it starts.
+pub fn go_first_alone(priority: libc::c_int) {
+    schedule(libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, priority);
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) {
     // SAFETY: the call changes nothing but how soon threads get a processor, and reads a structure
     // of which all fields may be zero.
     unsafe {
         let mut first: libc::sched_param = std::mem::zeroed();
         first.sched_priority = priority;
-        libc::sched_setscheduler(0, libc::SCHED_RR, &raw const first);
+        libc::sched_setscheduler(0, policy, &raw const first);
     }
 }
 
 /// How this thread is scheduled.
 pub fn scheduling() -> &'static str {
     // SAFETY: the call takes a number alone.
-    match unsafe { libc::sched_getscheduler(0) } {
+    match unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_FIFO => "fifo",
         libc::SCHED_RR => "rr",
         _ => "other",
@@ -74,6 +83,17 @@ mod tests {
             assert_eq!(scheduling(), "other");
             go_first(1);
             assert!(["rr", "other"].contains(&scheduling()));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn who_goes_first_alone_starts_others_as_they_were() {
+        std::thread::spawn(|| {
+            go_first_alone(1);
+            assert!(["rr", "other"].contains(&scheduling()));
+            assert_eq!(std::thread::spawn(scheduling).join().unwrap(), "other");
         })
         .join()
         .unwrap();
