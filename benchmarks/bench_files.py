@@ -33,7 +33,7 @@ from hyperslab.storage.accounting import bpf, strace
 from hyperslab.storage.accounting.choosing import OF_EACH, WAYS, Chosen, choose
 from hyperslab.units import show_seconds
 
-MOST_COST = {"computing": 1.25, "python": 3.0}
+MOST_COST = {"computing": 1.1, "python": 3.0}
 "Programs that do little with files, and what counting each operation may make of their time."
 MOST_SHARE = 0.5
 "What counting an operation in the kernel may take of a processor, over what it takes by strace."
@@ -55,7 +55,7 @@ file = os.open("data", os.O_RDONLY)
 while os.read(file, 65536):
     pass
 """
-COMPUTING = "sum(number * number for number in range(10_000_000))"
+COMPUTING = "sum(number * number for number in range(40_000_000))"
 
 
 class Taken(NamedTuple):
