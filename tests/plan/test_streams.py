@@ -52,6 +52,20 @@ def test_memory_sets_how_few_they_are(series: Path) -> None:
     assert many.bytes_peak <= 30 * 10**6
 
 
+@pytest.mark.parametrize(
+    ("arrays", "slots", "axes_whole"), [(3, 2, ()), (5, 1, ()), (3, 2, (3,)), (2, 4, (0, 3))]
+)
+def test_more_streams_than_slots_are_planned(
+    series: Path, arrays: int, slots: int, axes_whole: tuple[int, ...]
+) -> None:
+    """However many blocks there are at least: those of one array are never one with another's."""
+    names = ["bold.nii.gz", *["bold.nii"] * (arrays - 1)]
+    pipeline = Pipeline([series / name for name in names]).map(np.negative).reduce("stats")
+    plan = compile_plan(pipeline, Rule("auto", (), axes_whole), Budget(8 * GB, slots))
+    assert len(plan.partitions) == arrays
+    assert all(1 <= len(partition) <= 2 * slots + 2 for partition in plan.partitions)
+
+
 def test_volumes_one_after_the_other_are_read_as_before(series: Path) -> None:
     plan = plan_of(series / "bold.nii.gz", (), 2)
     assert plan.times_inflated < 1.5

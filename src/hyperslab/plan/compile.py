@@ -267,12 +267,17 @@ def _with_streams(
     partitions: tuple[Partition, ...],
 ) -> tuple[int, tuple[Partition, ...]]:
     """Larger blocks where smaller ones would have every slot inflate the same gzip streams again,
-    as those of a series do that keep its time axis whole: up to one for each slot, and moderate in
-    memory.
+    as those of a series do that keep its time axis whole: up to one for each slot, or each array,
+    and moderate in memory.
     """
     most = min(budget.per_slot / 2, _MODERATE_NBYTES)
+    fewest = max(budget.slots, len(partitions))
     tried = [(limit, partitions)]
-    while blocks.reads_streams and sum(map(len, partitions)) > budget.slots:
+    while (
+        blocks.reads_streams
+        and sum(map(len, partitions)) > fewest
+        and limit < cutting.nbytes  # beyond which no block becomes larger
+    ):
         limit *= 2
         partitions = cutting.partitions(limit)
         is_few = sum(map(len, partitions)) < budget.slots

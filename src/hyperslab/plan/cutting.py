@@ -95,7 +95,7 @@ class Cutting:
         fits = int(slot_nbytes / _multiples(self.pipeline))
         if any(self.pipeline.halo):
             return self._limit_with_halo(slots, fits)
-        share = math.ceil(self._nbytes / (2 * slots))
+        share = math.ceil(self.nbytes / (2 * slots))
         most = max(self._least, min(fits, max(share, AUTO_FLOOR_NBYTES)))
         output = self.shared
         if output is not None and len(self.pipeline.source.wholes) == 1:
@@ -103,7 +103,7 @@ class Cutting:
         return max(self._least, min(AUTO_LIMIT_NBYTES, most))
 
     @property
-    def _nbytes(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of all blocks together, by the largest element of each input."""
         largest = [
             max(source.stored.itemsize for source in inputs.sources)
@@ -114,7 +114,7 @@ class Cutting:
     @property
     def _least(self) -> int:
         """The smallest limit that is worth trying."""
-        return max(SMALLEST_NBYTES, math.ceil(2 * self._nbytes / MOST_BLOCKS))
+        return max(SMALLEST_NBYTES, math.ceil(2 * self.nbytes / MOST_BLOCKS))
 
     def _limit_with_halo(self, slots: int, fits: int) -> int:
         """The limit with which the slots have the least to do, halos included, or hardly more.
