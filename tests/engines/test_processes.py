@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from unittest import mock
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.arrays import Array
 from hyperslab.engines.environment import OOM_SCORE, program
+from hyperslab.engines.pool.processes import MOST_FUTILE
 from hyperslab.engines.pool.worker_process import START_LIMIT_S, WorkerProcess
 from hyperslab.testing import EngineTests
 from tests.engines.chosen import BLOCKS, OWN
@@ -78,6 +81,30 @@ def test_the_end_of_a_run_does_not_wait_for_workers_that_have_ended() -> None:
         run = hyperslab.run(hyperslab.Pipeline(np.ones((2, 8))).reduce(fold), blocks=2, workers=2)
     assert run.value == 2
     assert set(waited) == {0.0, START_LIMIT_S}
+
+
+def test_tasks_that_are_all_too_late_are_tried_one_after_the_other() -> None:
+    """Workers that are stopped for them have begun something, and are not said to be killed."""
+    tasks = MOST_FUTILE + 2
+
+    def sleep(block: Array) -> Array:
+        time.sleep(600)
+        return block
+
+    pipeline = hyperslab.Pipeline(np.ones((tasks, 8))).map(sleep).reduce("stats")
+    result = hyperslab.run(
+        pipeline,
+        rule=hyperslab.Rule("blocks", (tasks,)),
+        workers=1,
+        retries=0,
+        task_timeout=0.2,
+        check=False,
+        fail_fast=False,
+        trial=False,
+    )
+    said = [failure.message for failure in result.failures]
+    assert len(said) == tasks
+    assert all("the task ran longer than task_timeout=0.2 s" in one for one in said), said
 
 
 def test_a_worker_imports_no_masked_arrays_to_look_for_them() -> None:

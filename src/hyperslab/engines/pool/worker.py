@@ -6,9 +6,10 @@ of them holds the interpreter's lock, the kernel sees to that (`lifeline`).
 
     parent -> worker   Join, if it was started ahead; Begin, then Task after Task, then End; closing
                        the connection ends the worker
-    worker -> parent   ("ready",), then per task ("start" | "done", thread, task id),
-                       ("ended",) after End, ("broken", sentence, advice for a run that can be
-                       resumed) when outcomes cannot be recorded
+    worker -> parent   ("ready",), then per task ("start", thread, task id, when by the monotonic
+                       clock) and ("done", thread, task id), ("ended",) after End, ("broken",
+                       sentence, advice for a run that can be resumed) when outcomes cannot be
+                       recorded
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -129,7 +131,7 @@ class Worker:
             journal = SlotJournal(begin.folder, str(slot), begin.incarnation, merge)
             with fence.working(begin.folder):
                 while (task := self._next(journal)) is not None:
-                    self._send("start", slot.thread, task.id)
+                    self._send("start", slot.thread, task.id, time.monotonic_ns())
                     journal.take(outcome_of(task, steps))
                     self._send("done", slot.thread, task.id)
             journal.close()

@@ -37,6 +37,8 @@ class WorkerProcess:
         "Thread -> task and when it began, on the monotonic clock."
         self.ended = False
         "True when it has no more to say in this round."
+        self.was_useful = False
+        "True when it has begun to run something."
         self._ready = False
         self._task_ns = 0.0
         self.process, self.connection = ahead.take(options.slot_cpus, self.log) or start(
@@ -67,11 +69,6 @@ class WorkerProcess:
         """Tell it what to do with the tasks that follow."""
         self.ended = False
         self.connection.send(Begin(folder, f"{self._incarnation}.{stage}", self.slots, payload))
-
-    @property
-    def was_useful(self) -> bool:
-        """True when it has run something, or was about to."""
-        return bool(self.running or self._task_ns)
 
     @property
     def room(self) -> int:
@@ -119,8 +116,9 @@ class WorkerProcess:
 
     def _note(self, message: tuple[object, ...]) -> None:
         match message:
-            case ("start", int(thread), int(task)):
-                self.running[thread] = (task, time.monotonic_ns())
+            case ("start", int(thread), int(task), int(since_ns)):
+                self.running[thread] = (task, since_ns)
+                self.was_useful = True
             case ("done", int(thread), int(task)):
                 took = time.monotonic_ns() - self.running.pop(thread)[1]
                 self._task_ns += (took - self._task_ns) / 8 if self._task_ns else took
