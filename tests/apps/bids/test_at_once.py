@@ -270,8 +270,10 @@ def test_what_others_had_is_counted_with_a_call_s_own(home: Path, out: Path) -> 
         assert other.take("sub-1")
 
         def leave() -> None:
-            await_that("the end of its own", manifest.exists)
-            other.give_back("sub-1")
+            try:
+                await_that("the end of its own", manifest.exists)
+            finally:
+                other.give_back("sub-1")
 
         leaving = beside.submit(leave)
         options = Options(engine="serial", retries=0, resume=True, verb="bids", report=False)
