@@ -11,9 +11,16 @@ APPS = [
     Mutant(
         "two calls work on one participant",
         "src/hyperslab/driver/calls.py",
-        "if not (taken or left):",
-        "if not left:",
+        "free = _free(directory, purpose.wanted, taken, left)",
+        "free = _free(directory, purpose.wanted, [], left)",
         "tests/apps/bids/test_at_once.py::test_the_same_participant_at_the_same_time",
+    ),
+    Mutant(
+        "what is on its way to storage has a name",
+        "src/hyperslab/driver/publishing.py",
+        "if not is_synced:",
+        "if is_synced:",
+        "tests/driver/test_publishing.py::test_a_file_is_on_storage_before_it_has_its_name",
     ),
     Mutant(
         "a call reads what concerns others",

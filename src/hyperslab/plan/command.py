@@ -75,6 +75,9 @@ class CommandTask:
     a container: first that path. Absolute links to what is elsewhere there are left out.
     """
 
+    folders: tuple[str, ...] = ()
+    "Folders that are there when it begins, such as {out}/sub-01, with the same placeholders."
+
     is_kept: bool = False
     """Whether a resumed run keeps what it has made, although the command or its inputs have changed
     since, or are gone.
@@ -126,6 +129,10 @@ class Commands:
     "Where on a fast tier scratch directories are; None: where the outputs are made."
     copies: Room | None = None
     "Where on a fast tier inputs are copied to; None: they are not."
+    host: str = ""
+    """Name of the host on which somebody waits, behind the tasks, until what commands have made
+    there is on storage; '': no slot leaves that to anybody.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,8 @@ class Ran:
     "Place in that file, and length, of what it printed."
     place: str = ""
     "Private folder with what it made, until that is in the output directory."
+    is_synced: bool = True
+    "Whether what it made was on storage when this was recorded."
 
     @property
     def waited_s(self) -> float:

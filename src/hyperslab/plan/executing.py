@@ -1,9 +1,10 @@
 """Executing: a command as the task of a slot.
 
-What the command makes is in a private folder, with exit status 0 whole, synced and with checksums;
-whoever names it for all to see does that behind the task (`hyperslab.driver.publishing`). Its
-private folders lie on fast tiers as long as these have room. Where one was full or gone when a
-command failed, it runs once more without them.
+What the command makes is in a private folder, with exit status 0 whole and with checksums; whoever
+names it for all to see does that behind the task (`hyperslab.driver.publishing`), and on the same
+host waits then until it is on storage. On other hosts, whose memory nobody else can sync, the slot
+does. Private folders lie on fast tiers as long as these have room. Where one was full or gone when
+a command failed, it runs once more without them.
 
 Held by tests/apps/commands.
 """
@@ -14,6 +15,7 @@ import errno
 import os
 import secrets
 import shutil
+import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -144,6 +146,8 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     values = _values(commands, state.task, command, places)
     words = filled(command.argv, values, inputs)
     after_words = filled(command.after, values, inputs)
+    for folder in filled(command.folders, values, inputs):
+        os.makedirs(folder, exist_ok=True)
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
@@ -165,10 +169,11 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.ran = _ran(words, ended, log)
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
-    state.outputs = collected(places.out, command.mounted)
+    is_synced = socket.gethostname() != commands.host
+    state.outputs = collected(places.out, command.mounted, is_synced)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
     _require_outputs(command, ended, state.outputs)
-    state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out))
+    state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out), is_synced=is_synced)
     state.is_staged = True
 
 
@@ -220,7 +225,7 @@ def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]
     missing = [name for name in command.outputs if name not in names]
     if missing:
         raise without_outputs(command, ended, f"it has not made {missing[0]}")
-    if uses(command.argv, "out") and not made:
+    if uses((*command.argv, *command.folders), "out") and not made:
         raise without_outputs(command, ended, "it has written nothing to {out}")
 
 
