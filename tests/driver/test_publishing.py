@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,32 @@ def test_what_was_not_known(tmp_path: Path, out: Path, stage: Stage) -> None:
     with pytest.raises(OutputBusy, match="this task has not made it"):
         publishing.deliver(stage.job, stage.tasks[0], outcome)
     assert (out / "sub-1/image").read_text() == "before"
+
+
+@pytest.mark.parametrize("is_synced_by_slots", [True, False])
+def test_a_file_is_on_storage_before_it_has_its_name(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, is_synced_by_slots: bool
+) -> None:
+    """Nobody waits for that twice."""
+    out = tmp_path / "out"
+    folder = tmp_path / "run-0001"
+    outcome = attempt(folder / "private" / "0.0.out")
+    assert stage.job.commands is not None
+    commands = replace(stage.job.commands, is_synced_by_slots=is_synced_by_slots)
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        name = os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), folder / "private" / "0.0.out")
+        assert not (out / name).exists()
+        synced.append(name)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    publishing = Publishing(out, folder, [])
+    publishing.deliver(replace(stage.job, commands=commands), stage.tasks[0], outcome)
+    assert synced == ([] if is_synced_by_slots else list(NAMES))
+    assert [(out / name).read_text() for name in NAMES] == ["after", "after"]
 
 
 def test_two_calls_give_a_name_at_the_same_time(tmp_path: Path, stage: Stage) -> None:

@@ -31,8 +31,10 @@ def of_values(stored: Array, dtype: DType) -> str:
 def of_file(path: str | os.PathLike[str]) -> str:
     """xxh3_128 of a file's bytes, in bounded memory."""
     digest = xxhash.xxh3_128()
-    buffer = bytearray(BUFFER_NBYTES)
     with Path(path).open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        # all of a buffer is written to as it is made: 10 ms for the largest one
+        buffer = bytearray(max(1, min(size, BUFFER_NBYTES)))
         while count := file.readinto(buffer):
             digest.update(memoryview(buffer)[:count])
     return digest.hexdigest()

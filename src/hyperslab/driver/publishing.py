@@ -2,8 +2,8 @@
 
 The driver alone does that, behind the tasks, so that nobody has to lock names:
 
-- a file appears under its name whole, by one rename; one from a fast tier is synced and read back
-  before, in a copy beside the records unless it can be renamed from there
+- a file appears under its name whole, by one rename, once it is on storage; one from a fast tier is
+  read back before, in a copy beside the records unless it can be renamed from there
 - a name belongs to the task that has made it; no other takes it, and nothing takes the place of
   what no run has written. Where tasks may share names, the first one has them, and what others
   make of them is left out
@@ -76,7 +76,7 @@ class Publishing:
         try:
             for written in made:
                 if is_private:
-                    self._name(place / written.path, written)
+                    self._publish(job, place / written.path, written)
                 else:
                     self._fetch(place / written.path, written)
         finally:
@@ -168,6 +168,13 @@ class Publishing:
             " that each has to give its files names of their own; move it away only where nobody"
             " has"
         )
+
+    def _publish(self, job: Job, ready: Path, written: Written) -> None:
+        """Name a file that was made beside the records, once it is on storage."""
+        assert job.commands is not None
+        if not job.commands.is_synced_by_slots:
+            renaming.synchronise(ready)
+        self._name(ready, written)
 
     def _fetch(self, far: Path, written: Written) -> None:
         """Name a file from a fast tier once it is on storage and was read back. Raises Lost,

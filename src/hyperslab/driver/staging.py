@@ -189,6 +189,7 @@ class Staging:
             scratch=self._scratch,
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
+            is_synced_by_slots=self._options.is_elsewhere,
         )
         directory = self._prepared.directory
         assert directory is not None

@@ -30,9 +30,11 @@ _NAMED = 10
 "Names that a log lists."
 
 
-def collected(out: Path, mounted: tuple[str, str] = ("", "")) -> tuple[Written, ...]:
-    """What a command has left in its private folder, on storage; named from there on. `mounted` is
-    that of CommandTask. Raises CommandFailed for what is no file.
+def collected(
+    out: Path, mounted: tuple[str, str] = ("", ""), is_synced: bool = True
+) -> tuple[Written, ...]:
+    """What a command has left in its private folder, on storage if `is_synced`; named from there
+    on. `mounted` is that of CommandTask. Raises CommandFailed for what is no file.
     """
     with span("write") as mark:
         found = []
@@ -43,7 +45,9 @@ def collected(out: Path, mounted: tuple[str, str] = ("", "")) -> tuple[Written, 
                 _follow(out, path, mounted)
                 if mounted[0] and _is_absolute_link(path):
                     continue
-                found.append(_settled(out, path))
+                found.append(_file(out, path))
+                if is_synced:
+                    renaming.synchronise(path)
                 mark.nbytes += found[-1].nbytes
     return tuple(found)
 
@@ -92,7 +96,8 @@ def _is_absolute_link(path: Path) -> bool:
     return path.is_symlink() and os.path.isabs(os.readlink(path))
 
 
-def _settled(out: Path, path: Path) -> Written:
+def _file(out: Path, path: Path) -> Written:
+    """What is known of a file. Raises CommandFailed for what is none."""
     name = path.relative_to(out).as_posix()
     about = path.lstat()
     if stat.S_ISLNK(about.st_mode):
@@ -109,7 +114,6 @@ def _settled(out: Path, path: Path) -> Written:
         )
     if name.partition("/")[0] == FOLDER:
         raise CommandFailed("ReservedName", f"{name}: the records of runs have this name", "")
-    renaming.synchronise(path)
     return Written(name, about.st_size, checksums.of_file(path))
 
 

@@ -126,6 +126,10 @@ class Commands:
     "Where on a fast tier scratch directories are; None: where the outputs are made."
     copies: Room | None = None
     "Where on a fast tier inputs are copied to; None: they are not."
+    is_synced_by_slots: bool = True
+    """Whether a slot waits until what a command has made is on storage. Who gives names to it on the
+    same host can do that behind the task.
+    """
 
 
 @dataclass(frozen=True, slots=True)

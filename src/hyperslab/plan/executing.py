@@ -1,9 +1,10 @@
 """Executing: a command as the task of a slot.
 
-What the command makes is in a private folder, with exit status 0 whole, synced and with checksums;
-whoever names it for all to see does that behind the task (`hyperslab.driver.publishing`). Its
-private folders lie on fast tiers as long as these have room. Where one was full or gone when a
-command failed, it runs once more without them.
+What the command makes is in a private folder, with exit status 0 whole and with checksums; whoever
+names it for all to see does that behind the task (`hyperslab.driver.publishing`), and on the same
+host waits then until it is on storage. On other hosts, whose memory nobody else can sync, the slot
+does. Private folders lie on fast tiers as long as these have room. Where one was full or gone when
+a command failed, it runs once more without them.
 
 Held by tests/apps/commands.
 """
@@ -165,7 +166,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.ran = _ran(words, ended, log)
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
-    state.outputs = collected(places.out, command.mounted)
+    state.outputs = collected(places.out, command.mounted, commands.is_synced_by_slots)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
     _require_outputs(command, ended, state.outputs)
     state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out))
