@@ -11,8 +11,8 @@ APPS = [
     Mutant(
         "two calls work on one participant",
         "src/hyperslab/driver/calls.py",
-        "if not (taken or left):",
-        "if not left:",
+        "free = _free(directory, purpose.wanted, taken, left)",
+        "free = _free(directory, purpose.wanted, [], left)",
         "tests/apps/bids/test_at_once.py::test_the_same_participant_at_the_same_time",
     ),
     Mutant(

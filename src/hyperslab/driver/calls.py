@@ -1,10 +1,12 @@
 """Calls: runs that write to one output directory at the same time, each of other wholes.
 
-- a whole is in the hands of one call at a time: who wants one that is another call's waits
-- a call takes all that it wants at once, or nothing, so that no two wait for each other
+- a whole is in the hands of one call at a time: who wants one that is another call's does all others
+  first, and then waits
+- who waits has nothing in hand, so that no two wait for each other
 - nobody waits for anything while others wait for a turn to look: workers that do not leave keep
   those who want what these were at, and no others
-- each has a submission with a lock, a manifest and a journal of its own; nobody else writes there
+- what it has in hand at a time is a submission with a lock, a manifest and a journal of its own;
+  nobody else writes there
 - who owns the directory, as the group level does, runs beside no call, and no call beside it
 - a call reads of earlier submissions those that have tried what it wants, however many there are:
   what each has tried is kept in one record, which every call extends by what has ended since
@@ -17,7 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
@@ -97,19 +99,25 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call that has begun."""
+class Hand:
+    """What a call has in hand at a time."""
 
     directory: RunDirectory
-    "The directory with the records of this call."
+    "The directory with the records of this submission."
+    wanted: tuple[Wanted, ...]
+    "Wholes that no other call works on meanwhile."
     done: frozenset[str]
-    "Names of all wholes that are done."
+    "Names of all wholes that are done, of whatever call."
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.wanted)
 
 
 @contextmanager
-def begun(directory: RunDirectory, purpose: Purpose, tell: Tell) -> Iterator[Call]:
-    """A block in which some wholes are in the hands of this call alone; waits for those that are in
-    another one's, and tells so.
+def begun(directory: RunDirectory, purpose: Purpose, tell: Tell) -> Iterator[Iterator[Hand]]:
+    """A block that gets what is wanted into its hands: all that no other call works on, and when it
+    asks for more, the rest. That it waits for, and tells so; what it had in hand it has no more.
 
     Raises OutputBusy for a directory that somebody owns, that holds something else, or in which
     calls make something else, and where there are earlier runs which it does not resume; RunStopped
@@ -122,19 +130,52 @@ def begun(directory: RunDirectory, purpose: Purpose, tell: Tell) -> Iterator[Cal
     try:
         if made:
             tell(made)
-        with closing(Claims(directory.root / CLAIMS)) as claims:
-            call = _begin(directory, claims, purpose, tell)
-            try:
-                yield call
-            finally:
-                _forget_unbegun(call.directory.root)
+        with (
+            closing(Claims(directory.root / CLAIMS)) as claims,
+            closing(_hands(directory, claims, purpose, tell)) as hands,
+        ):
+            yield hands
     finally:
         os.close(held)
 
 
-def _begin(directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell) -> Call:
+def _hands(
+    directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell
+) -> Generator[Hand, None, None]:
+    """What the call has in hand, one after the other, until that was all."""
+    hand = _begin(directory, claims, purpose, tell, has_waited=False)
+    while True:
+        names = hand.names
+        left = tuple(one for one in purpose.wanted if one.name not in names)
+        if left:
+            tell(f"later      {_listed(left)}: another call is at work there")
+        try:
+            yield hand
+        finally:
+            _forget_unbegun(hand.directory.root)
+        if not left:
+            return
+        _give_back(claims, hand)
+        purpose = replace(purpose, wanted=left)
+        hand = _begin(directory, claims, purpose, tell, has_waited=True)
+
+
+def _give_back(claims: Claims, hand: Hand) -> None:
+    """Have nothing in hand, and be known to wait."""
+    claims.share(WAITING)
+    for one in hand.wanted:
+        claims.give_back(one.name)
+        if one.within:
+            claims.give_back(one.within)
+    claims.give_back(hand.directory.call)
+
+
+def _begin(
+    directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell, has_waited: bool
+) -> Hand:
+    """Take all that nobody else has in hand, once there is something."""
     watch = _turn_watch(directory)
-    has_waited = is_told = False
+    is_told = False
     while True:
         with claims.alone(watch):
             if not claims.is_any_taken():
@@ -145,7 +186,9 @@ def _begin(directory: RunDirectory, claims: Claims, purpose: Purpose, tell: Tell
             _require_usable(directory, seen.ledger, purpose)
             taken = _taken(claims, purpose.wanted)
             left = _concerning(directory, seen.left, purpose.wanted)
-            if not (taken or left):
+            free = _free(directory, purpose.wanted, taken, left)
+            if free:
+                purpose = replace(purpose, wanted=free)
                 return _taking(directory, claims, seen.ledger, purpose)
             save_ledger(directory, seen.ledger)
             claims.share(WAITING)
@@ -170,8 +213,8 @@ def _turn_watch(directory: RunDirectory) -> Callable[[], None]:
     return watch
 
 
-def _taking(directory: RunDirectory, claims: Claims, ledger: Ledger, purpose: Purpose) -> Call:
-    """A call with all that it wants, which nobody else has."""
+def _taking(directory: RunDirectory, claims: Claims, ledger: Ledger, purpose: Purpose) -> Hand:
+    """A hand with all that is wanted, which nobody else has."""
     for one in purpose.wanted:
         claims.take(one.name)
         if one.within:
@@ -190,7 +233,7 @@ def _taking(directory: RunDirectory, claims: Claims, ledger: Ledger, purpose: Pu
     before = ledger.concerning(one.name for one in purpose.wanted)
     folders = tuple(map(directory.folder_of, before))
     own = replace(directory, call=folder.name, before=folders)
-    return Call(own, frozenset(ledger.done))
+    return Hand(own, purpose.wanted, frozenset(ledger.done))
 
 
 def _new_folder(directory: RunDirectory, claims: Claims, ledger: Ledger) -> Path:
@@ -206,6 +249,21 @@ def _new_folder(directory: RunDirectory, claims: Claims, ledger: Ledger) -> Path
         else:
             return folder
     raise AssertionError("numbers do not end")
+
+
+def _free(
+    directory: RunDirectory,
+    wanted: Sequence[Wanted],
+    taken: Sequence[Wanted],
+    left: Iterable[Path],
+) -> tuple[Wanted, ...]:
+    """What is in nobody's hands, and what workers of no submission of `left` may be at. Raises
+    DamagedRecord.
+    """
+    others = {one.name for one in taken}
+    for folder in left:
+        others |= _names_in(directory, folder)
+    return tuple(one for one in wanted if others.isdisjoint((one.name, one.within)))
 
 
 def _taken(claims: Claims, wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -289,12 +347,13 @@ def _concerning(
 ) -> list[Path]:
     """Submissions that were to make some of what is wanted. Raises DamagedRecord."""
     names = {name for one in wanted for name in (one.name, one.within)}
-    found = []
-    for folder in folders:
-        plan = directory.plan_of(folder) or {"wholes": ()}
-        if any(whole["name"] in names for whole in plan["wholes"]):
-            found.append(folder)
-    return found
+    return [folder for folder in folders if not names.isdisjoint(_names_in(directory, folder))]
+
+
+def _names_in(directory: RunDirectory, folder: Path) -> set[str]:
+    """Names of what a submission was to make. Raises DamagedRecord."""
+    plan = directory.plan_of(folder) or {"wholes": ()}
+    return {whole["name"] for whole in plan["wholes"]}
 
 
 def _with(ledger: Ledger, directory: RunDirectory, number: int) -> Ledger:

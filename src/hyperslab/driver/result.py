@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -109,6 +110,28 @@ class Result:
         groups = grouped(self.failures)
         title = f"run {self.state}"
         return run_html(title, self.trace, self.summary, groups, more)
+
+
+def together(results: Sequence[Result]) -> Result:
+    """What submissions of different tasks have come to; times and records are those of the one that
+    has run most of them.
+    """
+    if len(results) == 1:
+        return results[0]
+    failures = [failure for one in results for failure in one.failures]
+    state: RunState = "done"
+    if failures:
+        state = "failed"
+    return replace(
+        max(results, key=lambda one: one.summary.attempts),
+        state=state,
+        outputs=[output for one in results for output in one.outputs],
+        failures=failures,
+        tasks=sum(one.tasks for one in results),
+        done=sum(one.done for one in results),
+        ended_early=results[-1].ended_early,
+        unreported="; ".join(one.unreported for one in results if one.unreported),
+    )
 
 
 def checked(result: Result) -> Result:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from hyperslab.apps.bids import running
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.running import Asked, run_participants, select
 from hyperslab.apps.bids.template import template_app
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import CLAIMS, RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.verification import verify
 from hyperslab.errors import DamagedRecord, OutputBusy
+from hyperslab.storage.claims import Claims
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import COPY, files_of
 from tests.system.end_to_end.command import INTERRUPTIBLE, Finished, call
@@ -137,18 +139,21 @@ def test_participants_at_the_same_time(home: Path, out: Path, gate: Gate) -> Non
 
 
 def test_the_same_participant_at_the_same_time(home: Path, out: Path, gate: Gate) -> None:
-    """The second call waits, and finds done what the first one has done; one that makes something
-    else is refused.
+    """The second call does its own first, then waits, and finds done what the first one has done;
+    one that makes something else is refused.
     """
-    line = (home, out, "participant", "--app", gate.app, *SERIAL)
+    app = gate.app_for(f"test {{prefix}} != sub-1 || test -e {gate.path}")
+    line = (home, out, "participant", "--app", app, *SERIAL)
     with called(*line, "--participant-label", "1") as first:
         await_that("the first", gate.begun)
+        other = call("bids", home, out, "participant", "--app", COPY, "--resume", *SERIAL)
+        assert (other.code, "calls that make something else" in other.err) == (2, True), other
         with called(*line, "--participant-label", "1", "10") as second:
-            await_that("a word", lambda: second.told() or len(gate.begun()) > 1)
-            told = second.told()
-            assert told.startswith("waiting    for another call that works on sub-1 in "), told
-            other = call("bids", home, out, "participant", "--app", COPY, "--resume", *SERIAL)
-            assert (other.code, "calls that make something else" in other.err) == (2, True), other
+            await_that("a word", lambda: "waiting" in second.told())
+            assert files_of(out)[-1] == "sub-10/anat/sub-10_copy.nii.gz"
+            later, *_, waiting = second.told().splitlines()
+            assert later == "later      sub-1: another call is at work there"
+            assert waiting.startswith("waiting    for another call that works on sub-1 in ")
             gate.open()
             assert first.end().code == 0
             done = second.end()
@@ -254,6 +259,28 @@ def test_what_failed_or_killed_calls_were_asked_for_is_missed(home: Path, out: P
     assert progress(out) == ["1 of 3 tasks done; finish it with --resume"]
     one_by_one(home, out, app, "1")
     assert progress(out) == ["2 of 3 tasks done; finish it with --resume"]
+
+
+def test_what_others_had_is_counted_with_a_call_s_own(home: Path, out: Path) -> None:
+    """Also what has failed of either."""
+    app = template_app(COPY_BUT_10)
+    one_by_one(home, out, app, "2")
+    manifest = out / ".hyperslab/run-0002/manifest.json"
+    with closing(Claims(out / ".hyperslab" / CLAIMS)) as other, ThreadPoolExecutor(1) as beside:
+        assert other.take("sub-1")
+
+        def leave() -> None:
+            await_that("the end of its own", manifest.exists)
+            other.give_back("sub-1")
+
+        leaving = beside.submit(leave)
+        options = Options(engine="serial", retries=0, resume=True, verb="bids", report=False)
+        result = run_participants(select(home, Asked()), out, app, options)
+        leaving.result()
+    assert (result.tasks, result.done, result.ok) == (3, 2, False)
+    assert [one.label for one in result.failures] == ["sub-10"]
+    assert sorted(map(str, result.outputs)) == [str(out / name) for name in files_of(out)[1:]]
+    assert verify(RunDirectory(out))[-1].problem == "2 of 3 tasks done; finish it with --resume"
 
 
 def test_outputs_that_are_gone_are_made_again(home: Path, out: Path, app: App) -> None:

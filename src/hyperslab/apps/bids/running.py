@@ -33,10 +33,11 @@ from hyperslab.driver import calls
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
-from hyperslab.driver.result import Result
+from hyperslab.driver.result import Result, together
 from hyperslab.driver.run import run
 from hyperslab.errors import FormatError, OutputBusy, UsageError
 from hyperslab.plan.command import CommandTask
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage.location import local_folder
 
@@ -138,6 +139,9 @@ class _Work:
         root = self.selection.root
         return [task_of(self.app, unit, root, is_kept) for unit in units]
 
+    def pipeline(self, units: Sequence[Unit], options: Options) -> Pipeline:
+        return commanded(self.tasks(units), options, self.title, self.template)
+
 
 def _run_alone(
     work: _Work,
@@ -169,17 +173,29 @@ def _run_alone(
 def _run_beside(
     work: _Work, options: Options, progress: Progress, tidy: Callable[[str], None]
 ) -> Result:
-    """Run units that no other call has in its hands, in a directory that others may use, too."""
-    pipeline = commanded(work.tasks(work.units), options, work.title, work.template)
-    of_run = own_options(options)
-    prepare(pipeline, of_run)  # what is refused anyway leaves nothing behind
+    """Run units in a directory that others may use, too: first those that no other call works on,
+    then what these have left.
+    """
+    prepare(work.pipeline(work.units, options), own_options(options))  # or it leaves nothing behind
     purpose = calls.Purpose(wanted(work.units), work.template, options.resume, options.verb, tidy)
-    with calls.begun(RunDirectory(work.out), purpose, progress.tell) as call:
-        require_same_way(work.units, call.done, work.out)
-        ready = prepare(pipeline, of_run, tell=progress.tell, call=call.directory)
-        result = run(pipeline, of_run, out=work.out, progress=progress, prepared=ready, check=False)
-        _describe(work)
-        return result
+    results = []
+    with calls.begun(RunDirectory(work.out), purpose, progress.tell) as hands:
+        for hand in hands:
+            require_same_way(work.units, hand.done, work.out)
+            results.append(_run_in_hand(work, hand, options, progress))
+            _describe(work)
+            if results[-1].ended_early:
+                break
+    return together(results)
+
+
+def _run_in_hand(work: _Work, hand: calls.Hand, options: Options, progress: Progress) -> Result:
+    """Run what is in the hands of this call."""
+    names = hand.names
+    pipeline = work.pipeline([unit for unit in work.units if unit.label in names], options)
+    of_run = own_options(options)
+    ready = prepare(pipeline, of_run, tell=progress.tell, call=hand.directory)
+    return run(pipeline, of_run, out=work.out, progress=progress, prepared=ready, check=False)
 
 
 def run_group(
