@@ -48,9 +48,11 @@ def as_nobody(
     has_device: bool = True,
     has_namespaces: bool = True,
     stdin: int = subprocess.DEVNULL,
+    home: Path = Path("/tmp"),
 ) -> subprocess.Popen[str]:
     """Start a command of nobody, with or without what file systems of users take. What it mounts
-    goes with the last process that sees it.
+    goes with the last process that sees it; what programs keep in their user's home goes to `home`,
+    which is that of all others unless another one is given.
     """
     environment = {
         **os.environ,
@@ -59,7 +61,7 @@ def as_nobody(
         "PYTHON": sys.base_prefix,
         "CLOSED": _closed(Path(sys.base_prefix)),
         "HAS_NAMESPACES": "yes" if has_namespaces else "no",
-        "HOME": "/tmp",  # nobody has none
+        "HOME": str(home),  # nobody has none
         "PYTHONPATH": os.pathsep.join((str(SOURCES), str(SOURCES.parent))),
         "PYTHONDONTWRITEBYTECODE": "1",
     }

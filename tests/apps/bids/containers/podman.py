@@ -33,11 +33,14 @@ STORAGE = """\
 [storage]
 driver = "vfs"
 graphroot = "{folder}/graph"
+rootless_storage_path = "{folder}/graph"
 runroot = "{folder}/run"
 [storage.options.vfs]
 ignore_chown_errors = "true"
 """
-"Without root there may be one user in a container alone, to whom all files of an image belong."
+"""Without root there may be one user in a container alone, to whom all files of an image belong, and
+Podman takes another path than the first: without that it is in the home of the user.
+"""
 APP = """\
 #!/bin/sh
 # data out level --participant_label LABEL

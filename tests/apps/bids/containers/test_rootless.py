@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,33 +33,43 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def start(words: Sequence[str], place: Path) -> subprocess.Popen[str]:
+    """Start a command of nobody who is at home here: Podman keeps there what no setting names, and
+    other tests of nobody have another place.
+    """
+    return as_nobody(words, home=place)
+
+
 @pytest.fixture
 def podman(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
     required(missing())
-    made = prepare(place, as_nobody)
+    made = prepare(place, lambda words: start(words, place))
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     yield made
     made("system", "reset", "--force")
 
 
-def bids(home: Path, out: Path, *more: object) -> tuple[int, str]:
+def bids(place: Path, out: Path, *more: object) -> tuple[int, str]:
     """What the command of nobody ends with, and what it says."""
-    words = ("bids", home, out, "both", "--container", IMAGE, "--no-report", *more)
-    process = as_nobody([*HYPERSLAB, *map(str, words)])
+    words = ("bids", place / "data", out, "both", "--container", IMAGE, "--no-report", *more)
+    process = start([*HYPERSLAB, *map(str, words)], place)
     said, errors = process.communicate()
     return process.returncode, said + errors
 
 
 def test_a_user_without_root(podman: Podman, place: Path) -> None:
-    home = make(place / "data", *map(t1w, "1234"), content=b"head\n")
+    """Nothing of Podman's is where another one may reset it."""
+    kept = podman("info", "--format", "{{.Store.GraphRoot}} {{.Store.RunRoot}}").split()
+    assert kept == [str(place / "graph"), str(place / "runtime" / "containers")]
+    make(place / "data", *map(t1w, "1234"), content=b"head\n")
     out = place / "out"
-    status, said = bids(home, out, "--engine", "processes", "--workers", 2)
+    status, said = bids(place, out, "--engine", "processes", "--workers", 2)
     assert status == 0, said
     assert (out / "group.tsv").read_text() == "head\n" * 4
     assert (out / "sub-4" / "head.txt").stat().st_uid == NOBODY
     assert podman.containers() == []
     if not VERSION_2.exists():
-        status, said = bids(home, place / "other", "--container-memory", "1GB")
+        status, said = bids(place, place / "other", "--container-memory", "1GB")
         assert status == 2
         assert "podman holds no container to them on this machine" in said
