@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from benchmarks.hand_written import PROCESSES
 from benchmarks.same_blocks import require_same_blocks
 from hyperslab import workloads
 from hyperslab.cli.parse import parse_size
+from hyperslab.engines.batches import batch
 from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.workloads.synth import synth
 
@@ -92,9 +94,8 @@ def _compare(job: str, volume: Path, folder: Path, repeats: int, gates: Gates) -
 def _batches(depth: int) -> list[range]:
     """First planes of the blocks of each job, as the engine cuts them."""
     firsts = range(0, depth, THICKNESS)
-    most = PROCESSES * GnuParallel.batches_per_slot
-    size = -(-len(firsts) // most)
-    return [firsts[i : i + size] for i in range(0, len(firsts), size)]
+    sizes = batch.shrinking(len(firsts), PROCESSES, GnuParallel.batches_per_slot)
+    return [firsts[begin:end] for begin, end in pairwise(accumulate(sizes, initial=0))]
 
 
 def _by_hand(job: str, volume: Path, out: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.batches import patience
+from hyperslab.engines.batches import batch, patience
 from hyperslab.engines.batches.engine import BatchEngine
 from hyperslab.engines.batches.patience import Solitude
 from hyperslab.engines.batches.tally import Tally
@@ -19,6 +19,22 @@ from hyperslab.plan.task import Task
 from hyperslab.trace import Slot
 
 TASKS = [Task(0, 0, Hyperslab((0,), (1,)), ((0, 0),), (), (), 0, 0, 0)]
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 5, 12, 1397])
+def test_batches_that_shrink_are_few(tasks: int) -> None:
+    sizes = batch.shrinking(tasks, slots=2, of_slot=3)
+    assert sum(sizes) == tasks
+    assert len(sizes) == min(tasks, 6)
+    assert all(sizes)
+
+
+def test_sizes_of_batches() -> None:
+    assert batch.shrinking(12, slots=2, of_slot=3) == [3, 3, 2, 2, 1, 1]
+    assert batch.shrinking(600, slots=1, of_slot=3) == [300, 200, 100]
+    assert batch.equal(12, 5) == [3, 3, 3, 3]
+    assert batch.equal(13, 5) == [3, 3, 3, 3, 1]
+    assert batch.equal(2, 64) == [1, 1]
 
 
 class Forever:

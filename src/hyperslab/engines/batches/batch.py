@@ -21,6 +21,7 @@ import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 from hyperslab.engines.batches.inflight import Mark, Marked, lost
@@ -43,14 +44,29 @@ class Batch:
     tasks: tuple[Task, ...]
 
 
-def cut(tasks: Sequence[Task], most: int, name: str, is_single: bool) -> list[bytes]:
-    """The tasks in their order as pickled batches, so many at most; one task each where every step
-    is an operator of its own.
+def equal(tasks: int, most: int) -> list[int]:
+    """Sizes of so many batches at most, all alike but for the last one."""
+    size = max(1, -(-tasks // most))
+    return [min(size, tasks - begin) for begin in range(0, tasks, size)]
+
+
+def shrinking(tasks: int, slots: int, of_slot: int) -> list[int]:
+    """Sizes of batches that become smaller by equal steps, so many at most for each slot: fewer of
+    them are as even a load at the end.
+
+    This is the trapezoid self-scheduling of T. H. Tzen and L. M. Ni, Trapezoid self-scheduling: a
+    practical scheduling scheme for parallel compilers, IEEE Transactions on Parallel and
+    Distributed Systems 4(1), 1993, with the same size for each slot.
     """
-    size = -(-len(tasks) // most)
-    if is_single:
-        size = 1
-    parts = [tuple(tasks[i : i + size]) for i in range(0, len(tasks), size)]
+    weights = [weight for weight in range(of_slot, 0, -1) for _ in range(slots)]
+    ends = [tasks * end // sum(weights) for end in accumulate(weights, initial=0)]
+    return [end - begin for begin, end in pairwise(ends) if end > begin]
+
+
+def cut(tasks: Sequence[Task], sizes: Sequence[int], name: str) -> list[bytes]:
+    """The tasks in their order as pickled batches of these sizes."""
+    ends = accumulate(sizes, initial=0)
+    parts = [tuple(tasks[begin:end]) for begin, end in pairwise(ends)]
     return [pickle.dumps(Batch(f"{name}.b{number}", part)) for number, part in enumerate(parts)]
 
 

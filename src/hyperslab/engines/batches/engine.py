@@ -53,6 +53,8 @@ class BatchEngine(Managed):
     limit_nbytes: ClassVar[int] = 0
     "Size of the largest value that travels through the engine; larger ones stay in their files."
     batches_per_slot: ClassVar[int] = batch.BATCHES_PER_SLOT
+    are_shrinking: ClassVar[bool] = False
+    "Whether later batches of a round are smaller than those before."
     single_steps: ClassVar[bool] = False
     """Whether every step of a block is an operator of its own to the engine, so that a batch of
     several steps holds one task.
@@ -77,9 +79,16 @@ class BatchEngine(Managed):
         """The tasks of a round of this name as batches. Raises RunStopped when nobody is there."""
         if not self._slots:
             raise RunStopped("all workers left before the first task", CONTINUES)
-        is_single = self.single_steps and steps > 1
-        most = len(self._slots) * self.batches_per_slot
-        return batch.cut(tasks, most, name, is_single)
+        return batch.cut(tasks, self._sizes(len(tasks), steps), name)
+
+    def _sizes(self, tasks: int, steps: int) -> Sequence[int]:
+        """Sizes of the batches of so many tasks."""
+        slots = len(self._slots)
+        if self.single_steps and steps > 1:
+            return [1] * tasks
+        if self.are_shrinking:
+            return batch.shrinking(tasks, slots, self.batches_per_slot)
+        return batch.equal(tasks, slots * self.batches_per_slot)
 
     def look(self) -> None:
         """Raise RunStopped when no worker is left to continue the round."""

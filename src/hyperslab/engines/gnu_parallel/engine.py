@@ -110,6 +110,8 @@ class GnuParallel(CommandEngine):
     """Runs batches as jobs of GNU Parallel."""
 
     single_steps = True
+    batches_per_slot = 3  # a third of a second of a processor, for the start of a Python
+    are_shrinking = True
 
     @staticmethod
     def require(options: EngineOptions) -> None:
