@@ -166,6 +166,8 @@ class Bar:
 
     def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
         self._began = time.monotonic()
+        for earlier in self._bar.task_ids:  # of a submission that has ended
+            self._bar.remove_task(earlier)
         self._bar.start()
         self._task = self._bar.add_task("tasks", total=done + tasks, completed=done, rate="")
 

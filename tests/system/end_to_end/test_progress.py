@@ -20,7 +20,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.driver import notices
-from hyperslab.report.progress import Lines, Quiet
+from hyperslab.report.progress import Bar, Lines, Quiet
 from hyperslab.report.verdict.finding import STARVED, Finding, Verdict
 from tests.repetitions import few
 from tests.system.end_to_end.command import (
@@ -294,6 +294,19 @@ def test_a_live_bar_on_a_terminal(tmp_path: Path) -> None:
     assert re.search(r"[\d.]+ [kM]?B/s", shown)
     assert "\x1b[" in shown
     assert not re.search(r"\d+%  \d+/12 tasks", shown)
+
+
+def test_a_bar_is_of_one_submission_at_a_time() -> None:
+    """A call of `hyperslab bids` may have two, one after the other."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        bar = Bar(terminal)
+        for tasks in (2, 3):
+            bar.begin(tasks, 0)
+            bar.advance(1)
+            bar.end()
+        assert [(one.completed, one.total) for one in bar._bar.tasks] == [(1, 3)]
+    os.close(ours)
 
 
 def test_a_failure_stays_on_the_terminal(tmp_path: Path) -> None:
