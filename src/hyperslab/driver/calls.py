@@ -1,6 +1,6 @@
 """Calls: runs that write to one output directory at the same time, each of other wholes.
 
-- a whole is in the hands of one call at a time: who wants one that is another call's does all others
+- a whole is in the hands of one call at a time: who wants one that another call has does all others
   first, and then waits
 - who waits has nothing in hand, so that no two wait for each other
 - nobody waits for anything while others wait for a turn to look: workers that do not leave keep

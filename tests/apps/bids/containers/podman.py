@@ -38,8 +38,8 @@ runroot = "{folder}/run"
 [storage.options.vfs]
 ignore_chown_errors = "true"
 """
-"""Without root there may be one user in a container alone, to whom all files of an image belong, and
-Podman takes another path than the first: without that it is in the home of the user.
+"""Without root there may be one user in a container alone, to whom all files of an image belong.
+Podman takes the second path there, and where it is not given one in the home of the user.
 """
 APP = """\
 #!/bin/sh
