@@ -127,8 +127,8 @@ class Commands:
     copies: Room | None = None
     "Where on a fast tier inputs are copied to; None: they are not."
     is_synced_by_slots: bool = True
-    """Whether a slot waits until what a command has made is on storage. Who gives names to it can do
-    that behind the task, on the same host.
+    """Whether a slot waits until what a command has made is on storage. On the same host, who gives
+    names to it can do that behind the task.
     """
 
 
