@@ -92,16 +92,16 @@ def test_what_was_not_known(tmp_path: Path, out: Path, stage: Stage) -> None:
     assert (out / "sub-1/image").read_text() == "before"
 
 
-@pytest.mark.parametrize("is_synced_by_slots", [True, False])
+@pytest.mark.parametrize("is_synced", [True, False])
 def test_a_file_is_on_storage_before_it_has_its_name(
-    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, is_synced_by_slots: bool
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, is_synced: bool
 ) -> None:
     """Nobody waits for that twice."""
     out = tmp_path / "out"
     folder = tmp_path / "run-0001"
     outcome = attempt(folder / "private" / "0.0.out")
-    assert stage.job.commands is not None
-    commands = replace(stage.job.commands, is_synced_by_slots=is_synced_by_slots)
+    assert outcome.ran is not None
+    outcome = replace(outcome, ran=replace(outcome.ran, is_synced=is_synced))
     synced: list[str] = []
     fsync = os.fsync
 
@@ -113,8 +113,8 @@ def test_a_file_is_on_storage_before_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", watched)
     publishing = Publishing(out, folder, [])
-    publishing.deliver(replace(stage.job, commands=commands), stage.tasks[0], outcome)
-    assert synced == ([] if is_synced_by_slots else list(NAMES))
+    publishing.deliver(stage.job, stage.tasks[0], outcome)
+    assert synced == ([] if is_synced else list(NAMES))
     assert [(out / name).read_text() for name in NAMES] == ["after", "after"]
 
 

@@ -76,7 +76,7 @@ class Publishing:
         try:
             for written in made:
                 if is_private:
-                    self._publish(job, place / written.path, written)
+                    self._publish(place / written.path, written, outcome.ran.is_synced)
                 else:
                     self._fetch(place / written.path, written)
         finally:
@@ -169,10 +169,9 @@ class Publishing:
             " has"
         )
 
-    def _publish(self, job: Job, ready: Path, written: Written) -> None:
+    def _publish(self, ready: Path, written: Written, is_synced: bool) -> None:
         """Name a file that was made beside the records, once it is on storage."""
-        assert job.commands is not None
-        if not job.commands.is_synced_by_slots:
+        if not is_synced:
             renaming.synchronise(ready)
         self._name(ready, written)
 

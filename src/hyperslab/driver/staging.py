@@ -189,7 +189,7 @@ class Staging:
             scratch=self._scratch,
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
-            is_synced_by_slots=self._options.is_elsewhere,
+            host=self._host_that_syncs,
         )
         directory = self._prepared.directory
         assert directory is not None
@@ -218,6 +218,15 @@ class Staging:
         if not self._options.is_elsewhere:
             return ""
         return os.fspath(self._options.work_tier)
+
+    @property
+    def _host_that_syncs(self) -> str:
+        """This host, where slots are whose outputs this driver names: jobs may get another driver,
+        on another host. '' leaves syncing to all slots.
+        """
+        if self._options.is_elsewhere:
+            return ""
+        return self._prepared.host.name
 
     def _begun(
         self, plan: Plan, done: Callable[[], Collection[int]], kept: Mapping[Path, int]

@@ -126,9 +126,9 @@ class Commands:
     "Where on a fast tier scratch directories are; None: where the outputs are made."
     copies: Room | None = None
     "Where on a fast tier inputs are copied to; None: they are not."
-    is_synced_by_slots: bool = True
-    """Whether a slot waits until what a command has made is on storage. On the same host, who gives
-    names to it can do that behind the task.
+    host: str = ""
+    """Name of the host on which somebody waits, behind the tasks, until what commands have made
+    there is on storage; '': no slot leaves that to anybody.
     """
 
 
@@ -152,6 +152,8 @@ class Ran:
     "Place in that file, and length, of what it printed."
     place: str = ""
     "Private folder with what it made, until that is in the output directory."
+    is_synced: bool = True
+    "Whether what it made was on storage when this was recorded."
 
     @property
     def waited_s(self) -> float:

@@ -15,6 +15,7 @@ import errno
 import os
 import secrets
 import shutil
+import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -166,10 +167,11 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.ran = _ran(words, ended, log)
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
-    state.outputs = collected(places.out, command.mounted, commands.is_synced_by_slots)
+    is_synced = socket.gethostname() != commands.host
+    state.outputs = collected(places.out, command.mounted, is_synced)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
     _require_outputs(command, ended, state.outputs)
-    state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out))
+    state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out), is_synced=is_synced)
     state.is_staged = True
 
 
