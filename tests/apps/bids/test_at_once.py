@@ -278,9 +278,9 @@ def test_what_others_had_is_counted_with_a_call_s_own(home: Path, out: Path) -> 
         result = run_participants(select(home, Asked()), out, app, options)
         leaving.result()
     assert (result.tasks, result.done, result.ok) == (3, 2, False)
-    assert [one.label for one in result.failures] == ["sub-10"]
+    assert [one.task for one in result.failures] == ["sub-10"]
     assert sorted(map(str, result.outputs)) == [str(out / name) for name in files_of(out)[1:]]
-    assert verify(RunDirectory(out))[-1].problem == "2 of 3 tasks done; finish it with --resume"
+    assert progress(out) == ["2 of 3 tasks done; finish it with --resume"]
 
 
 def test_outputs_that_are_gone_are_made_again(home: Path, out: Path, app: App) -> None:
