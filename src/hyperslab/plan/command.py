@@ -75,6 +75,9 @@ class CommandTask:
     a container: first that path. Absolute links to what is elsewhere there are left out.
     """
 
+    folders: tuple[str, ...] = ()
+    "Folders that are there when it begins, such as {out}/sub-01, with the same placeholders."
+
     is_kept: bool = False
     """Whether a resumed run keeps what it has made, although the command or its inputs have changed
     since, or are gone.

@@ -187,7 +187,8 @@ def _require_usable(tasks: Sequence[CommandTask]) -> None:
         labels.add(task.label)
         if not task.argv or not task.argv[0]:
             raise UsageError(f"{task.label}: the command is empty")
-        require_known((*task.argv, *task.after), len(task.inputs), task.label)
+        words = (*task.argv, *task.after, *task.folders)
+        require_known(words, len(task.inputs), task.label)
         for name in dict.fromkeys((*_declared(task), *_expected(number, task))):
             if name in owners:
                 raise UsageError(

@@ -146,6 +146,8 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     values = _values(commands, state.task, command, places)
     words = filled(command.argv, values, inputs)
     after_words = filled(command.after, values, inputs)
+    for folder in filled(command.folders, values, inputs):
+        os.makedirs(folder, exist_ok=True)
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
@@ -223,7 +225,7 @@ def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]
     missing = [name for name in command.outputs if name not in names]
     if missing:
         raise without_outputs(command, ended, f"it has not made {missing[0]}")
-    if uses(command.argv, "out") and not made:
+    if uses((*command.argv, *command.folders), "out") and not made:
         raise without_outputs(command, ended, "it has written nothing to {out}")
 
 

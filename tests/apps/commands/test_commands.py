@@ -143,6 +143,7 @@ def test_sources_that_are_none(heads: Path, tmp_path: Path) -> None:
         ([sh("a", "true", outputs=(".hyperslab/x",))], "no name below"),
         ([sh("a", "true", inputs=("/nowhere",))], "a: the input /nowhere cannot be read"),
         ([sh("a", "{input}")], "{input}: a has no inputs"),
+        ([sh("a", "true", folders=("{input}",))], "{input}: a has no inputs"),
         ([CommandTask("a", ())], "a: the command is empty"),
     ],
 )
@@ -159,6 +160,17 @@ def test_settings_of_blocks_are_refused(tmp_path: Path) -> None:
             run([sh("a", "true")], tmp_path / "out", **settings)
     with pytest.raises(UsageError, match="work_tier is for commands"):
         hyperslab.run(hyperslab.Pipeline(np.zeros(3)).write(tmp_path / "o"), work_tier=tmp_path)
+
+
+def test_folders_are_there_when_a_command_begins(tmp_path: Path) -> None:
+    """Something is to be made in them; one that stays empty is no result."""
+    folders = ("{out}/{name}/first", "{out}/{name}/second")
+    write = sh("a b", 'touch "$1/file"', "sh", folders[0], folders=folders)
+    result = run([write, sh("c", "true", folders=folders)], tmp_path / "out")
+    assert names(tmp_path / "out") == ["a b/first/file"]
+    (failure,) = result.failures
+    assert failure.task == "c"
+    assert "it has written nothing to {out}" in failure.message
 
 
 def test_placeholders(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from hyperslab.plan.command import CommandTask
 
 OUT = "{out}"
 "Folder of a task, by the placeholder that commands have for it."
-_ONE = 'mkdir -p -- "$1" && shift && exec "$@"'
-"Script that makes a folder, and becomes the command in the words behind it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,7 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
         limits=app.limits,
         is_kept=is_kept,
         mounted=(app.mounted, unit.participant.site),
+        folders=tuple(dict.fromkeys(f"{OUT}/{command.folder}" for command in commands)),
     )
 
 
@@ -85,13 +84,11 @@ def in_turn(commands: Sequence[Command]) -> tuple[str, ...]:
     """One command for several ones: a shell that is given all their words as arguments, so that no
     word is quoted, and takes the place of the last command.
     """
-    folders = dict.fromkeys(f"{OUT}/{command.folder}" for command in commands)
     if len(commands) == 1:
-        return ("sh", "-c", _ONE, "sh", *folders, *commands[0].argv)
-    lines = [("mkdir", "-p", "--", *folders), *(command.argv for command in commands)]
-    words = [word for line in lines for word in line]
+        return commands[0].argv
+    words = [word for command in commands for word in command.argv]
     number = iter(range(1, len(words) + 1))
-    quoted = [" ".join(f'"${{{next(number)}}}"' for _ in line) for line in lines]
+    quoted = [" ".join(f'"${{{next(number)}}}"' for _ in command.argv) for command in commands]
     script = " && ".join((*quoted[:-1], f"exec {quoted[-1]}"))
     return ("sh", "-c", script, "sh", *words)
 
