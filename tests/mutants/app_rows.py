@@ -16,6 +16,13 @@ APPS = [
         "tests/apps/bids/test_at_once.py::test_the_same_participant_at_the_same_time",
     ),
     Mutant(
+        "what is on its way to storage has a name",
+        "src/hyperslab/driver/publishing.py",
+        "if not is_synced:",
+        "if is_synced:",
+        "tests/driver/test_publishing.py::test_a_file_is_on_storage_before_it_has_its_name",
+    ),
+    Mutant(
         "a call reads what concerns others",
         "src/hyperslab/driver/calls.py",
         "before = ledger.concerning(one.name for one in purpose.wanted)",
