@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hyperslab.driver import calls, directory, manage
-from hyperslab.driver.calls import Call, Ledger, Purpose, Wanted, begun
+from hyperslab.driver.calls import Hand, Ledger, Purpose, Tell, Wanted
 from hyperslab.driver.directory import CLAIMS, LEDGER, PLAN, RunDirectory, save_status
 from hyperslab.engines.slurm.submitted import SubmittedJobs, save
 from hyperslab.errors import OutputBusy, RunStopped
@@ -54,7 +55,14 @@ def purpose(*names: str, template: str = "true", tidy: Callable[[str], None] = q
     return Purpose(tuple(map(Wanted, names)), template, resumes=True, verb="bids", tidy=tidy)
 
 
-def end(call: Call, state: directory.RunState) -> None:
+@contextmanager
+def begun(records: RunDirectory, purpose: Purpose, tell: Tell) -> Iterator[Hand]:
+    """A block in which a call has in hand what it gets first."""
+    with calls.begun(records, purpose, tell) as hands:
+        yield next(hands)
+
+
+def end(call: Hand, state: directory.RunState) -> None:
     """Let a call have a plan, and say how it has ended."""
     call.directory.new_submission(planned())
     save_status(call.directory.root, state, {"tasks": 1, "done": 1})
@@ -174,6 +182,21 @@ def test_workers_that_do_not_leave(records: RunDirectory, monkeypatch: pytest.Mo
             pass
     with begun(records, purpose("sub-0"), quiet):
         assert calls.load_ledger(records).open == (3,)
+
+
+def test_who_waits_for_calls_waits_for_those_that_have_to_wait(records: RunDirectory) -> None:
+    """These have nothing in hand, and go on."""
+    with begun(records, purpose("sub-1"), quiet) as one:
+        end(one, "done")
+    with closing(Claims(records.root / CLAIMS)) as other, ThreadPoolExecutor(1) as beside:
+        assert other.share(calls.WAITING)
+        waiting = beside.submit(manage.wait, records.out)
+        try:
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)
+        finally:
+            other.give_back(calls.WAITING)
+        assert waiting.result().state == "done"
 
 
 def test_a_call_that_will_be_refused_keeps_nobody(records: RunDirectory) -> None:

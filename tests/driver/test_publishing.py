@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +117,28 @@ def test_a_file_is_on_storage_before_it_has_its_name(
     publishing.deliver(stage.job, stage.tasks[0], outcome)
     assert synced == ([] if is_synced else list(NAMES))
     assert [(out / name).read_text() for name in NAMES] == ["after", "after"]
+
+
+def test_storage_that_fails_leaves_nothing_with_a_name(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has all of its files, or those from before."""
+    out = tmp_path / "out"
+    folder = tmp_path / "run-0001"
+    outcome = attempt(folder / "private" / "0.0.out")
+    assert outcome.ran is not None
+    outcome = replace(outcome, ran=replace(outcome.ran, is_synced=False))
+    fsync = os.fsync
+
+    def refused(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(NAMES[-1]):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(OSError, match="No space left"):
+        Publishing(out, folder, []).deliver(stage.job, stage.tasks[0], outcome)
+    assert not any((out / name).exists() for name in NAMES)
 
 
 def test_two_calls_give_a_name_at_the_same_time(tmp_path: Path, stage: Stage) -> None:

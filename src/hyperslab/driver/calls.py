@@ -161,13 +161,15 @@ def _hands(
 
 
 def _give_back(claims: Claims, hand: Hand) -> None:
-    """Have nothing in hand, and be known to wait."""
+    """Have nothing in hand, and be known to wait. The submission goes first: who finds a whole free
+    finds what was done of it, too.
+    """
     claims.share(WAITING)
+    claims.give_back(hand.directory.call)
     for one in hand.wanted:
         claims.give_back(one.name)
         if one.within:
             claims.give_back(one.within)
-    claims.give_back(hand.directory.call)
 
 
 def _begin(
@@ -182,9 +184,10 @@ def _begin(
                 if not has_waited:
                     directory.forget_cancel()
                 purpose.tidy("")
+            # first: what is given back meanwhile counts as taken, as its records may not be read
+            taken = _taken(claims, purpose.wanted)
             seen = _looked_at(directory, claims, purpose.tidy)
             _require_usable(directory, seen.ledger, purpose)
-            taken = _taken(claims, purpose.wanted)
             left = _concerning(directory, seen.left, purpose.wanted)
             free = _free(directory, purpose.wanted, taken, left)
             if free:
@@ -398,6 +401,15 @@ def under_way(directory: RunDirectory) -> list[Path]:
     with closing(Claims(place)) as claims:
         folders = map(directory.folder_of, load_ledger(directory).open)
         return [folder for folder in folders if claims.is_taken(folder.name)]
+
+
+def is_one_waiting(directory: RunDirectory) -> bool:
+    """Whether a call has nothing in hand until others have done what it wants."""
+    place = directory.root / CLAIMS
+    if not is_any_taken(place):
+        return False
+    with closing(Claims(place)) as claims:
+        return claims.is_taken(WAITING)
 
 
 def load_ledger(directory: RunDirectory) -> Ledger:

@@ -25,6 +25,7 @@ from hyperslab.trace import FLUSH, VERIFY, Phase, recording, span
 
 THREADS = 4
 "Blocks that are flushed at a time: enough to wait for a slow server several times at once."
+MOST_THREADS = 32
 _SHOWN = (FLUSH, "write", VERIFY)
 "Kinds of phases of a flush that a trace has: what it reads back are no inputs."
 
@@ -70,10 +71,12 @@ class Flusher:
         deliver: Deliver = delivery.flush,
         drop: Drop = delivery.drop,
         is_shown: bool = True,
+        slots: int = 0,
     ) -> None:
         """`folder` is that of the submission; blocks of up to `limit_nbytes` are in memory at a
         time, or one. `deliver` brings what an attempt has staged to its files, and `drop` removes
-        it; `is_shown` says whether the trace has what that takes.
+        it; `is_shown` says whether the trace has what that takes; `slots` is the number of those
+        that leave waiting for storage to these threads, which are as many then.
         """
         self.flushed = Flushed()
         self._deliver = deliver
@@ -89,7 +92,7 @@ class Flusher:
         self._ended = False
         self._threads = [
             threading.Thread(target=self._serve, args=(f"{host}/{FLUSH}/{n}",), daemon=True)
-            for n in range(THREADS)
+            for n in range(max(THREADS, min(slots, MOST_THREADS)))
         ]
         for thread in self._threads:
             thread.start()

@@ -169,12 +169,18 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
     folder = _followed(directory)
     ended = _wait_for(directory, folder, progress)
     seen = {folder}
-    while others := [one for one in calls.under_way(directory) if one not in seen]:
+    while True:
+        is_one_waiting = calls.is_one_waiting(directory)  # asked first: it may begin
+        others = [one for one in calls.under_way(directory) if one not in seen]
+        if not (others or is_one_waiting):
+            return ended
+        if not others:
+            time.sleep(WAIT_POLL_S)
+            continue
         another = _wait_for(directory, others[-1], progress)
         seen.add(others[-1])
         if ended.state == "done":
             ended = another
-    return ended
 
 
 def _wait_for(directory: RunDirectory, folder: Path, progress: Progress) -> Status:

@@ -74,9 +74,11 @@ class Publishing:
         made, earlier = self._claim(task, outcome.outputs)
         is_private = place.parent == self._private
         try:
+            if is_private:
+                _settle(place, made, outcome.ran.is_synced)
             for written in made:
                 if is_private:
-                    self._publish(place / written.path, written, outcome.ran.is_synced)
+                    self._name(place / written.path, written)
                 else:
                     self._fetch(place / written.path, written)
         finally:
@@ -169,12 +171,6 @@ class Publishing:
             " has"
         )
 
-    def _publish(self, ready: Path, written: Written, is_synced: bool) -> None:
-        """Name a file that was made beside the records, once it is on storage."""
-        if not is_synced:
-            renaming.synchronise(ready)
-        self._name(ready, written)
-
     def _fetch(self, far: Path, written: Written) -> None:
         """Name a file from a fast tier once it is on storage and was read back. Raises Lost,
         OSError.
@@ -260,6 +256,15 @@ def _on_tier(far: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Lost(f"{far}: {error.strerror}") from error
+
+
+def _settle(place: Path, made: Iterable[Written], is_synced: bool) -> None:
+    """Wait until all that was made beside the records is on storage, before any of it has its name:
+    storage that is full, or fails, says so now. Raises OSError.
+    """
+    if not is_synced:
+        for written in made:
+            renaming.synchronise(place / written.path)
 
 
 def _owns(task: Task, name: str) -> bool:

@@ -202,6 +202,7 @@ class Staging:
             publishing.deliver,
             publishing.forget,
             is_shown=self._room is not None,
+            slots=self._slots,
         )
 
     def _room_on(self, name: str, kept: Mapping[Path, int]) -> Room | None:
@@ -221,9 +222,7 @@ class Staging:
 
     @property
     def _host_that_syncs(self) -> str:
-        """This host, where slots are whose outputs this driver names: jobs may get another driver,
-        on another host. '' leaves syncing to all slots.
-        """
+        """This host, whose slots leave syncing to this driver; '' where another may follow it."""
         if self._options.is_elsewhere:
             return ""
         return self._prepared.host.name
