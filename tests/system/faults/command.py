@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 
 from hyperslab.arrays import Array
+from hyperslab.testing.functions import BEGUN, HOLD
 from tests.system.clusters.processes import is_alive
 from tests.system.end_to_end.command import PROGRAM, call
 
@@ -25,7 +26,7 @@ SHAPE = (16, 16, 32)
 "32 slabs of 16 x 16 voxels."
 SLABS = SHAPE[2]
 FUNCTIONS = "hyperslab.testing.functions"
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 "After so long, something hangs; nothing is measured by it."
 
 
@@ -150,6 +151,26 @@ def await_recorded(run: Running, out: Path, tasks: int) -> None:
     """Return when a run has done so many tasks; fail when it ends before."""
     await_that(f"{tasks} tasks done in {out}", lambda: recorded(out) >= tasks or run.has_ended)
     assert recorded(out) >= tasks, run.wait()
+
+
+def begun(runs: Path) -> int:
+    """How many executions of `counted` with this folder have begun."""
+    path = runs / BEGUN
+    return path.stat().st_size if path.exists() else 0
+
+
+def hold(runs: Path, free: int = SLABS // 2) -> int:
+    """Have executions of `counted` wait, but for so many more: a run is under way for as long as a
+    test takes to meet it; how many will have gone on.
+    """
+    total = begun(runs) + free
+    (runs / HOLD).write_text(str(total))
+    return total
+
+
+def let_go(runs: Path) -> None:
+    """Hold no execution any more."""
+    (runs / HOLD).unlink(missing_ok=True)
 
 
 def await_gone(processes: list[psutil.Process]) -> None:

@@ -16,7 +16,9 @@ from tests.system.faults.command import (
     Running,
     await_gone,
     await_recorded,
+    hold,
     hyperslab,
+    let_go,
     load,
     make_volume,
     program,
@@ -58,16 +60,19 @@ def stopped_and_resumed(
     deed: Callable[[Running], None],
     reason: str,
     environment: Mapping[str, str] | None = None,
+    free: int = SLABS // 2,
 ) -> None:
     """A run that stops with a reason when the deed is done to it, and is resumed by threads of our
-    own.
+    own; so many of its blocks go on before.
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.2)
+    hold(tmp_path / "runs", free)
     with running(*first, environment=environment) as run:
         await_recorded(run, out, 3)
         deed(run)
         code, said = run.wait()
+    let_go(tmp_path / "runs")
     assert code == 1, said
     assert reason in said
     assert "--resume continues" in said
@@ -85,6 +90,7 @@ def killed_and_resumed(tmp_path: Path, engine: str) -> list[str]:
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, engine, "COUNTED_TOTAL")
+    hold(tmp_path / "runs")
     with running(*arguments) as run:
         await_recorded(run, out, 5)
         left = run.workers()
@@ -92,6 +98,7 @@ def killed_and_resumed(tmp_path: Path, engine: str) -> list[str]:
         run.send(signal.SIGKILL)
         assert run.wait()[0] == -signal.SIGKILL
         await_gone(left)
+    let_go(tmp_path / "runs")
     before, held = sum(executions(tmp_path / "runs").values()), recorded(out)
     done = program(*arguments, "--resume")
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,9 @@ from tests.system.faults.command import (
     SLABS,
     await_gone,
     await_recorded,
+    hold,
     hyperslab,
+    let_go,
     load,
     make_volume,
     program,
@@ -51,9 +53,11 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
             *params,
             *options,
         )
+        hold(tmp_path / "runs")
         with running(*arguments, inside=disk.inside) as run:
             await_recorded(run, seen, 5)
             disk.fill()
+            let_go(tmp_path / "runs")
             code, said = run.wait()
         print(said)
         assert code == 1, said
@@ -177,11 +181,13 @@ def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> Non
         "slabs",
         *params,
     )
+    hold(tmp_path)
     with running(*arguments) as run:
         await_recorded(run, out, 3)
         workers = run.workers()
         while out.exists():
             shutil.rmtree(out, ignore_errors=True)
+        let_go(tmp_path)
         code, said = run.wait()
         await_gone(workers)
     assert code == 1
