@@ -10,6 +10,7 @@ import os
 import runpy
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import FILE, UNDECODABLE, Message, Traffic
 from tests.repetitions import few
 from tests.system.clusters.required import required
+from tests.system.faults.command import await_that
 
 PROGRAM = Path(__file__).with_name("dask_program.py")
 OLDEST = Path(sys.prefix) / "oldest-dask"
@@ -94,23 +96,37 @@ def _without_tcpdump() -> str:
     return ""
 
 
+LAST_PORTS = struct.pack(">4s4sHH", b"\x7f\0\0\1", b"\x7f\0\0\1", 19532, 19533)
+"Addresses and ports of the last packet of a capture."
+LAST = """
+import socket
+with socket.socket() as last:
+    last.bind(("127.0.0.1", 19532))
+    last.connect_ex(("127.0.0.1", 19533))
+"""
+"Sends it; nobody listens there."
+
+
 @contextmanager
 def _captured(path: Path) -> Iterator[list[str]]:
     """All packets of a network of its own while the block runs; what goes before a command that
     runs in it.
     """
     with _network() as prefix:
-        dump = ["tcpdump", "-i", "lo", "-B", "65536", "--immediate-mode", "-U", "-w", str(path)]
+        # Not one packet after the other as it comes: a buffer of few would be full where others
+        # have the processors.
+        dump = ["tcpdump", "-i", "lo", "-B", "65536", "-U", "-w", str(path)]
         process = subprocess.Popen([*prefix, *dump, "tcp"], stderr=subprocess.PIPE, text=True)
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
             assert "listening on lo" in said, said
             yield prefix
-            time.sleep(0.5)  # packets that have arrived are written
+            subprocess.run([*prefix, sys.executable, "-S", "-c", LAST], check=True, timeout=100)
+            await_that("the last packet", lambda: LAST_PORTS in path.read_bytes())
         finally:
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=100)
         assert "0 packets dropped by kernel" in said, said
 
 

@@ -8,7 +8,6 @@ they are.
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.plan.pipeline import Fold
+from hyperslab.testing.holding import await_leave
 
 
 def add(block: Array, k: int = 1, seconds: float = 0.0) -> Array:
@@ -135,43 +135,19 @@ return nonsense.
 """
 
 
-HOLD = "hold"
-"File that says how many executions of `counted` go on: others wait while it is there."
-BEGUN = "begun"
-"File with a byte for each execution of `counted`."
-
-
 def counted(
     block: Array, slab: Hyperslab, folder: str, seconds: float = 0.0, at: Sequence[int] = ()
 ) -> Array:
-    """block + 1, and a file in `folder` for each execution, which waits while HOLD holds it there;
-    raises at `at` while the folder holds a file 'broken'.
+    """block + 1, and a file in `folder` for each execution, which waits while it is held
+    there; raises at `at` while the folder holds a file 'broken'.
     """
     corner = "_".join(map(str, slab.start))
     Path(folder, f"{corner}.{uuid.uuid4().hex}").touch()
-    _await_leave(Path(folder))
+    await_leave(Path(folder))
     time.sleep(seconds)
     if slab.start == tuple(at) and Path(folder, "broken").exists():
         raise ValueError("this block is not to my liking")
     return add(block)
-
-
-def _await_leave(folder: Path) -> None:
-    """Begin an execution, and wait while HOLD lets fewer go on than have begun."""
-    with (folder / BEGUN).open("ab", buffering=0) as begun:
-        begun.write(b".")
-        own = begun.tell()
-    while own > _free(folder):
-        time.sleep(0.01)
-
-
-def _free(folder: Path) -> float:
-    """How many executions go on."""
-    try:
-        said = (folder / HOLD).read_text()
-    except FileNotFoundError:
-        return math.inf
-    return int(said or 0)  # it may be written at this moment
 
 
 def executions(folder: Path) -> dict[str, int]:

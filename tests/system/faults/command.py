@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from hyperslab.arrays import Array
-from hyperslab.testing.functions import BEGUN, HOLD
+from hyperslab.testing.holding import Allowing
 from tests.system.clusters.processes import is_alive
 from tests.system.end_to_end.command import PROGRAM, call
 
@@ -147,30 +147,18 @@ def recorded(out: Path) -> int:
     return sum(len(re.findall(rb'"status":"done"', text)) for text in lines)
 
 
-def await_recorded(run: Running, out: Path, tasks: int) -> None:
-    """Return when a run has done so many tasks; fail when it ends before."""
-    await_that(f"{tasks} tasks done in {out}", lambda: recorded(out) >= tasks or run.has_ended)
-    assert recorded(out) >= tasks, run.wait()
-
-
-def begun(runs: Path) -> int:
-    """How many executions of `counted` with this folder have begun."""
-    path = runs / BEGUN
-    return path.stat().st_size if path.exists() else 0
-
-
-def hold(runs: Path, free: int = SLABS // 2) -> int:
-    """Have executions of `counted` wait, but for so many more: a run is under way for as long as a
-    test takes to meet it; how many will have gone on.
+def await_recorded(run: Running, out: Path, tasks: int, runs: Path | None = None) -> None:
+    """Return when a run has done so many tasks; fail when it ends before. If its executions of
+    `counted` are held, in `runs` beside `out`, more of them go on until then, now and then.
     """
-    total = begun(runs) + free
-    (runs / HOLD).write_text(str(total))
-    return total
+    allow = Allowing(runs or out.parent / "runs")
 
+    def is_so() -> bool:
+        allow.one_more()
+        return recorded(out) >= tasks or run.has_ended
 
-def let_go(runs: Path) -> None:
-    """Hold no execution any more."""
-    (runs / HOLD).unlink(missing_ok=True)
+    await_that(f"{tasks} tasks done in {out}", is_so)
+    assert recorded(out) >= tasks, run.wait()
 
 
 def await_gone(processes: list[psutil.Process]) -> None:

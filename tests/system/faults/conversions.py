@@ -35,19 +35,19 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "shards": ("new.zarr", ("--chunks", "16,32,100", "--shards", "32,32,300")),
 }
 SITE = """
-import itertools, os, signal, time
+import itertools, os, signal, threading, time
 import hyperslab.driver.submission as records
 import hyperslab.storage.renaming as renaming
 import hyperslab.blocks.writing as writing
 
 records.write_report = lambda *_: None
 plain_rename, numbers = renaming.rename, itertools.count(1)
-regions = itertools.count(1)
+own = threading.local()
 
 def held(plain):
     def write(*arguments):
-        own = next(regions)
-        while own > int(os.environ["FREE"]) and os.path.exists(os.environ["HOLD"]):
+        own.writes = getattr(own, "writes", 0) + 1
+        while own.writes > 1 and os.path.exists(os.environ["HOLD"]):
             time.sleep(0.01)
         return plain(*arguments)
     return write
@@ -67,13 +67,11 @@ renaming.rename = rename
 """What Python runs at its start, in the driver and in every worker: writes that wait, a death at a
 rename, no report.
 """
-FREE = 2
-"Writes of each process that wait for nobody."
 
 
 def held_writes(tmp_path: Path) -> dict[str, str]:
-    """The environment of a command whose processes write so many regions, and wait with others
-    until the file of HOLD is gone: it is under way for as long as a test takes to meet it.
+    """The environment of a command whose slots write a region each, and wait with others until the
+    file of HOLD is gone: it is under way for as long as a test takes to meet it.
     """
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
@@ -81,7 +79,6 @@ def held_writes(tmp_path: Path) -> dict[str, str]:
     return {
         "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
         "HOLD": str(tmp_path / "hold"),
-        "FREE": str(FREE),
     }
 
 

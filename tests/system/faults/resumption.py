@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import hold, let_go
 from tests.system.clusters.processes import line
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -16,9 +17,7 @@ from tests.system.faults.command import (
     Running,
     await_gone,
     await_recorded,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     program,
@@ -60,14 +59,13 @@ def stopped_and_resumed(
     deed: Callable[[Running], None],
     reason: str,
     environment: Mapping[str, str] | None = None,
-    free: int = SLABS // 2,
 ) -> None:
     """A run that stops with a reason when the deed is done to it, and is resumed by threads of our
-    own; so many of its blocks go on before.
+    own.
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.2)
-    hold(tmp_path / "runs", free)
+    hold(tmp_path / "runs")
     with running(*first, environment=environment) as run:
         await_recorded(run, out, 3)
         deed(run)

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from hyperslab.testing.holding import hold, let_go
 from tests.repetitions import repeats
 from tests.system.clusters import dask, spark
 from tests.system.clusters.processes import line
@@ -26,9 +27,7 @@ from tests.system.faults.command import (
     assert_failed_alone,
     await_gone,
     await_recorded,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,
@@ -197,7 +196,7 @@ def test_a_spark_cluster_loses_an_executor_a_worker_and_all(tmp_path: Path) -> N
 
         place = ("--connect", cluster.master, "--retries", 3)
         reason, environment = "no executor for", impatient(tmp_path)
-        stopped_and_resumed(tmp_path, "spark", place, kill, reason, environment, free=SLABS)
+        stopped_and_resumed(tmp_path, "spark", place, kill, reason, environment)
 
 
 @repeats(WORKERS_DIE)

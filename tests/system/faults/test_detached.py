@@ -21,6 +21,7 @@ from hyperslab.driver.submission import load_records
 from hyperslab.engines.slurm import commands, submitted
 from hyperslab.report.progress import Quiet
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
@@ -30,11 +31,8 @@ from tests.system.faults.command import (
     PATIENCE_S,
     await_recorded,
     await_that,
-    begun,
     command,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,

@@ -13,15 +13,14 @@ import pytest
 from hyperslab import Pipeline, run
 from hyperslab.errors import DoesNotFit
 from hyperslab.report.progress import Quiet
+from hyperslab.testing.holding import hold, let_go
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
     await_gone,
     await_recorded,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     program,
@@ -55,7 +54,7 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         )
         hold(tmp_path / "runs")
         with running(*arguments, inside=disk.inside) as run:
-            await_recorded(run, seen, 5)
+            await_recorded(run, seen, 5, tmp_path / "runs")
             disk.fill()
             let_go(tmp_path / "runs")
             code, said = run.wait()
@@ -183,7 +182,7 @@ def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> Non
     )
     hold(tmp_path)
     with running(*arguments) as run:
-        await_recorded(run, out, 3)
+        await_recorded(run, out, 3, tmp_path)
         workers = run.workers()
         while out.exists():
             shutil.rmtree(out, ignore_errors=True)

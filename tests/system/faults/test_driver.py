@@ -20,6 +20,7 @@ import pytest
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.journal import load_partials
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import FREE, hold, let_go
 from tests.repetitions import few, repeats
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -28,9 +29,7 @@ from tests.system.faults.command import (
     await_gone,
     await_recorded,
     await_that,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,
@@ -69,7 +68,7 @@ def kill_and_await_orphans(run: Running) -> None:
 
 
 @contextmanager
-def held(tmp_path: Path, *arguments: object, free: int = SLABS // 4) -> Iterator[Running]:
+def held_run(tmp_path: Path, *arguments: object, free: int = FREE) -> Iterator[Running]:
     """A run that is under way however long other commands take: so many of its blocks go on."""
     hold(tmp_path / "runs", free)
     with running(*arguments) as run:
@@ -112,7 +111,7 @@ def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(keep)
     arguments, kills = job(tmp_path, "counted", "--keep", keep), 2
     for kill in range(kills):
-        with held(tmp_path, *arguments, *(["--resume"] if kill else [])) as run:
+        with held_run(tmp_path, *arguments, *(["--resume"] if kill else [])) as run:
             await_recorded(run, out, 1 + 6 * kill)
             time.sleep(chance.uniform(0, 0.3))
             kill_and_await_orphans(run)
@@ -150,7 +149,7 @@ def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> Non
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(3)
     arguments, kills = job(tmp_path, "COUNTED_TOTAL"), 2
     for kill in range(kills):
-        with held(tmp_path, *arguments, *(["--resume"] if kill else [])) as run:
+        with held_run(tmp_path, *arguments, *(["--resume"] if kill else [])) as run:
             await_recorded(run, out, 1 + 6 * kill)
             time.sleep(chance.uniform(0, 0.3))
             kill_and_await_orphans(run)
@@ -173,11 +172,11 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "counted", "--keep", "volume")
     for kill, moment in enumerate(("run-0001", "run-0002/status.json", "run-0003/worker.log")):
-        with held(tmp_path, *arguments, *(["--resume"] if kill else []), free=1) as run:
+        with held_run(tmp_path, *arguments, *(["--resume"] if kill else []), free=1) as run:
             await_that(moment, (out / ".hyperslab" / moment).exists)
             kill_and_await_orphans(run)
     with running(*arguments, "--resume", environment=endless(tmp_path)) as run:
-        await_that("the end of its tasks", lambda: (tmp_path / "at its end").exists())
+        await_that("the end of its tasks", (tmp_path / "at its end").exists)
         assert recorded(out) == SLABS
         kill_and_await_orphans(run)
     done = hyperslab(*arguments, "--resume", *ON_THREADS)
@@ -188,7 +187,7 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
 def test_a_second_run_on_one_directory_is_refused(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "counted", "--keep", "volume")
-    with held(tmp_path, *arguments) as run:
+    with held_run(tmp_path, *arguments) as run:
         await_recorded(run, out, 1)
         for more in ([], ["--resume"]):
             second = hyperslab(*arguments, *more)
@@ -222,7 +221,7 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     function = "COUNTED_TOTAL" if number == signal.SIGTERM else "counted"
     arguments = job(tmp_path, function)
-    with held(tmp_path, *arguments) as run:
+    with held_run(tmp_path, *arguments) as run:
         await_recorded(run, out, 5)
         workers = run.workers()
         run.send(number)
@@ -248,7 +247,7 @@ def test_cancel_and_status(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "counted", "--keep", "volume")
     assert hyperslab("status", out).returncode == 2
-    with held(tmp_path, *arguments) as run:
+    with held_run(tmp_path, *arguments) as run:
         await_recorded(run, out, 3)
         status = hyperslab("status", out)
         assert status.returncode == 0

@@ -153,9 +153,7 @@ def _kill(moment: Moment, line: Sequence[object], out: Path, library: Path, note
     assert shim.hits(notes) == 1
 
 
-def _kill_from_outside(
-    line: Sequence[object], variables: Mapping[str, str], notes: Path
-) -> None:
+def _kill_from_outside(line: Sequence[object], variables: Mapping[str, str], notes: Path) -> None:
     with running(*line, environment=variables) as runner:
         await_that("a trial that stays where it is", lambda: shim.hits(notes) or runner.has_ended)
         runner.send(signal.SIGKILL)

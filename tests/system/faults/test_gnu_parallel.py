@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from hyperslab.plan.journal import Tail
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import repeats
 from tests.system.clusters import sshd
 from tests.system.clusters.processes import line
@@ -23,10 +24,7 @@ from tests.system.faults.command import (
     await_gone,
     await_recorded,
     await_that,
-    begun,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,
@@ -92,9 +90,10 @@ def test_killed_jobs(tmp_path: Path) -> None:
     with running(*arguments) as run:
         await_that("a task", lambda: begun(runs) > gone_on)
         at_a_task(run, out).children()[0].kill()
-        gone_on = hold(runs, 8)
-        await_that("a ninth task", lambda: begun(runs) > gone_on)
+        hold(runs, 8)
         await_recorded(run, out, 8)
+        gone_on = hold(runs, 0)
+        await_that("another task", lambda: begun(runs) > gone_on)
         os.killpg(at_a_task(run, out).pid, signal.SIGKILL)
         let_go(runs)
         code, said = run.wait()
@@ -157,9 +156,10 @@ def test_a_killed_driver_ends_its_jobs_on_other_hosts(tmp_path: Path) -> None:
     place = ("--connect", "ssh:2/node")
     arguments = job(tmp_path, ENGINE, "counted", *VOLUME, *place)
     runs = tmp_path / "runs"
-    gone_on = hold(runs, 1)
+    hold(runs, 1)
     with host(tmp_path) as there, running(*arguments, environment=there.environment) as run:
         await_recorded(run, tmp_path / "out", 1)
+        gone_on = hold(runs, 0)
         await_that("two jobs at a task", lambda: begun(runs) == gone_on + 2)
         left = [p for p in there.household.left() if PYTHON in line(p)]
         assert len(left) >= 2

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import hold, let_go
 from tests.repetitions import few, repeats
 from tests.system.clusters import mpi
 from tests.system.clusters.processes import line
@@ -30,9 +31,7 @@ from tests.system.faults.command import (
     await_recorded,
     await_that,
     command,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,
@@ -293,7 +292,11 @@ def test_a_wrong_command_line_is_told_once_and_known_to_every_rank(
     line = command("run", "increment", tmp_path / "in.nii", "-o", tmp_path / "out", *arguments)
     status = ("sh", "-c", '"$@"; echo status $?', "sh")
     done = subprocess.run(
-        [*mpi.started(3), *status, *line], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        [*mpi.started(3), *status, *line],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert done.stdout.split("\n").count("status 2") == 3, done.stdout
     assert done.stderr.count("hyperslab: ") == done.stderr.count(said) == 1, done.stderr

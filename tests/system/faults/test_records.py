@@ -18,13 +18,12 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.errors import OutputBusy
 from hyperslab.plan.journal import Tail
+from hyperslab.testing.holding import hold, let_go
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
     await_recorded,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     running,

@@ -12,14 +12,13 @@ import h5py
 import numpy as np
 import pytest
 
+from hyperslab.testing.holding import hold, let_go
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
     await_recorded,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     running,

@@ -22,6 +22,7 @@ from hyperslab.driver.submission import load_records
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.staging import area
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import hold, let_go
 from tests.campaign import shim
 from tests.campaign.shim import MANY, Rule
 from tests.repetitions import few
@@ -34,9 +35,7 @@ from tests.system.faults.command import (
     SLABS,
     await_recorded,
     await_that,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,

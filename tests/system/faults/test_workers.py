@@ -13,16 +13,14 @@ import numpy as np
 import psutil
 import pytest
 
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     Running,
     assert_failed_alone,
     await_that,
-    begun,
-    hold,
     hyperslab,
-    let_go,
     load,
     make_volume,
     no_part_left,
