@@ -34,7 +34,7 @@ from tests.examples import examples
 from tests.repetitions import few
 
 LIMIT_S = 2.0
-"Time on a processor in which a plan is to be there; five times that much fails, as machines differ."
+"Time on a processor in which a plan is to be there; five times as much fails: machines differ."
 Shape = tuple[int, ...]
 RULES = st.one_of(
     st.just(Rule()),

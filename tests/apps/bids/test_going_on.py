@@ -5,6 +5,7 @@ to what the others have made.
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 

@@ -18,6 +18,7 @@ from hyperslab.storage.claims import Claims
 from tests.apps.bids.containers.podman import IMAGE, Podman
 from tests.apps.bids.datasets import make, t1w
 from tests.repetitions import few, repeats
+from tests.system.clusters.processes import line
 from tests.system.end_to_end.command import Finished, call
 from tests.system.faults.command import Running, await_that, hyperslab, running
 
