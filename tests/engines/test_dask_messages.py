@@ -75,15 +75,17 @@ def test_recorder_and_capture_agree(environment: dict[str, str], tmp_path: Path)
     assert _counts(recorded.seen_once(), shared) == of_packets
     sent = recorded.columns["is_sent"]
     assert _counts(recorded.where(sent), shared) == of_packets
-    _require_heard(_counts(recorded.where(~sent), shared), of_packets)
+    _require_heard(_counts(recorded.where(~sent), shared), of_packets, len(shared))
 
 
-def _require_heard(heard: Counts, sent: Counts) -> None:
-    """What has been received is what was sent, but for last words that nobody has waited for."""
+def _require_heard(heard: Counts, sent: Counts, ways: int) -> None:
+    """What has been received is what was sent, but for last words that nobody has waited for, each
+    of another way.
+    """
     unheard = {name: sent[name][0] - heard.get(name, (0, 0))[0] for name in sent}
     assert heard.keys() <= sent.keys()
     assert all(missing >= 0 for missing in unheard.values())
-    assert sum(unheard.values()) <= 6, unheard
+    assert sum(unheard.values()) <= ways / 2, unheard
     assert all(heard[name] == sent[name] for name in sent if not unheard[name])
     assert unheard.get("reply:get_data", 0) == unheard["compute-task"] == 0
 
@@ -208,7 +210,7 @@ def test_both_ends_count_alike_on_every_transport(tmp_path: Path, protocol: str)
     of_sender, of_receiver = (
         _counts(traffic.where(chosen), _ends(traffic)) for chosen in (sent, ~sent)
     )
-    _require_heard(of_receiver, of_sender)
+    _require_heard(of_receiver, of_sender, max(12, len(_ends(traffic))))
     nbytes = sum(size for _, size in of_sender.values())
     assert (nbytes > 20_000) == (protocol != "inproc")
 

@@ -1,5 +1,5 @@
-"""Ports for programs that have to be told theirs: none of those that the kernel gives to whoever asks
-for any, which others may have been given before such a program listens.
+"""Ports for programs that have to be told theirs: none of those that the kernel gives to whoever
+asks for any, which others may have before such a program listens.
 """
 
 from __future__ import annotations
