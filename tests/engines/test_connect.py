@@ -261,7 +261,8 @@ def test_slurm_runs_the_workers(
             pipeline.reduce(f"{code}:total"), out=tmp_path / "reduce", workers=2, **options
         )
         assert reduced.value == 3 * int((values * np.uint16(3)).sum(dtype=np.int64))
-        assert cluster.command("squeue", "--noheader", "--states=running,pending").strip() == ""
+        queue = ("squeue", "--noheader", "--states=running,pending")
+        await_that("an empty queue", lambda: cluster.command(*queue).strip() == "")
 
 
 @repeats("clusters of others are found and used: on Dask; of Spark a laboratory starts one")

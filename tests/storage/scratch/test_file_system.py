@@ -111,6 +111,7 @@ def _await_free(place: Path, nbytes: int) -> None:
 
 def test_what_was_freed_is_used_again_and_shows_nothing_of_others(here: Path) -> None:  # noqa: F811
     for turn in range(6):
+        _await_free(here, NBYTES // 3 + 3 * MB)
         data = bytes([turn + 1]) * (NBYTES // 3)
         (here / "a").write_bytes(data)
         with (here / "b").open("wb") as file:
