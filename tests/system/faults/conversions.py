@@ -39,18 +39,23 @@ import itertools, os, signal, threading, time
 import hyperslab.driver.submission as records
 import hyperslab.storage.renaming as renaming
 import hyperslab.blocks.writing as writing
+from hyperslab.plan.journal import SlotJournal
 
 records.write_report = lambda *_: None
 plain_rename, numbers = renaming.rename, itertools.count(1)
+plain_take = SlotJournal.take
 own = threading.local()
 
 def held(plain):
     def write(*arguments):
-        own.writes = getattr(own, "writes", 0) + 1
-        while own.writes > 1 and os.path.exists(os.environ["HOLD"]):
+        while getattr(own, "has_recorded", False) and os.path.exists(os.environ["HOLD"]):
             time.sleep(0.01)
         return plain(*arguments)
     return write
+
+def take(*arguments):
+    plain_take(*arguments)
+    own.has_recorded = True
 
 def rename(*arguments):
     own = next(numbers)  # threads may rename at the same time
@@ -62,7 +67,7 @@ def rename(*arguments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 writing.write, writing.write_region = held(writing.write), held(writing.write_region)
-renaming.rename = rename
+renaming.rename, SlotJournal.take = rename, take
 """
 """What Python runs at its start, in the driver and in every worker: writes that wait, a death at a
 rename, no report.
@@ -70,8 +75,8 @@ rename, no report.
 
 
 def held_writes(tmp_path: Path) -> dict[str, str]:
-    """The environment of a command whose slots write a region each, and wait with others until the
-    file of HOLD is gone: it is under way for as long as a test takes to meet it.
+    """The environment of a command whose slots do a task each, and write nothing more until
+    the file of HOLD is gone: it is under way for as long as a test takes to meet it.
     """
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE)

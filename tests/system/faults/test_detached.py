@@ -331,7 +331,9 @@ def test_who_has_no_slurm_waits_and_cancels_as_well(
     await_that("two jobs at their tasks", lambda: begun(runs) == TASKS // 2)
     given = submitted.load(out / SUBMISSION)
     assert given is not None
-    cluster.command("scontrol", "hold", *given.numbers)  # those that wait
+    (number,) = given.numbers
+    waiting = [f"{number}_{task}" for task in range(TASKS // 2, TASKS)]
+    cluster.command("scontrol", "hold", *waiting)
     let_go(runs)
     await_that("two tasks", lambda: recorded(out) == TASKS // 2)
     with monkeypatch.context() as elsewhere:
@@ -340,7 +342,7 @@ def test_who_has_no_slurm_waits_and_cancels_as_well(
         assert "jobs       Slurm cannot be asked here: there is no squeue here" in told.out
         assert told.code == 0
         assert call("cancel", out).code == 0
-    cluster.command("scontrol", "release", *given.numbers)
+    cluster.command("scontrol", "release", *waiting)
     await_that("an empty queue", lambda: in_the_queue(cluster) == "")
     assert recorded(out) == TASKS // 2, "jobs that begin now find the run ended"
     assert call("status", out).code == 1
