@@ -25,6 +25,7 @@ def await_heartbeats(cluster: LocalCluster, times: int) -> None:
 
 def moments(cluster: LocalCluster) -> dict[str, float]:
     """When the scheduler has heard of each worker for the last time."""
+    assert cluster.scheduler is not None
     return {address: state.last_seen for address, state in cluster.scheduler.workers.items()}
 
 
