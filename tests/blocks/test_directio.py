@@ -16,6 +16,7 @@ import pytest
 
 from hyperslab.blocks.writing import directio
 from hyperslab.blocks.writing.directio import ALIGNMENT, DirectFile
+from tests.descriptors import descriptors_below
 
 WINDOW = 2 * ALIGNMENT
 EITHER = pytest.mark.parametrize("is_direct", [False, True])
@@ -122,11 +123,10 @@ def test_a_file_system_that_refuses_gets_it_the_usual_way(
 def test_a_refusal_that_is_no_want_of_direct_writes_is_raised(
     tmp_path: Path, writes: Writes
 ) -> None:
-    before = len(os.listdir("/proc/self/fd"))
     writes.refusing["open"] = errno.EIO
     with pytest.raises(OSError, match="refused"), opened(tmp_path / "new", True):
         pass
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors_below(tmp_path) == []
 
 
 @EITHER
@@ -134,7 +134,6 @@ def test_a_write_that_fails_is_raised_with_its_file(
     tmp_path: Path, is_direct: bool, writes: Writes
 ) -> None:
     """By the next one, or at the end; nothing is left open."""
-    before = len(os.listdir("/proc/self/fd"))
 
     def write(times: int) -> None:
         with opened(tmp_path / "new", is_direct) as file:
@@ -148,7 +147,7 @@ def test_a_write_that_fails_is_raised_with_its_file(
             write(times)
         assert raised.value.errno == errno.ENOSPC
         writes.refusing.clear()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors_below(tmp_path) == []
 
 
 def test_what_ended_the_writer_comes_before_a_write_that_failed(

@@ -269,7 +269,7 @@ def test_children_of_fork_read_while_threads_of_the_parent_do(tmp_path: Path) ->
 
 def waited(child: int) -> int:
     """The status of a child, which is killed if it hangs."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while time.monotonic() < until:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:

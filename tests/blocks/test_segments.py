@@ -21,6 +21,7 @@ from hyperslab.blocks.writing.directio import ALIGNMENT
 from hyperslab.blocks.writing.segments import Segment, home, pieces, settle
 from hyperslab.errors import FormatError
 from hyperslab.testing.formats import traced_memory
+from tests.descriptors import descriptors_below
 from tests.examples import examples
 
 EITHER = pytest.mark.parametrize("is_home", [False, True])
@@ -207,12 +208,11 @@ def test_more_parts_than_are_open_at_a_time(
     for n in range(6):
         (tmp_path / str(n)).mkdir()
         held += [append(str(tmp_path / str(n)), [(n, b"x" * n), (n + 6, b"y")])]
-    before = len(os.listdir("/proc/self/fd"))
     found = pieces(held)
     assert next(found) == (0, b"")
-    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert len(descriptors_below(tmp_path)) <= 2
     assert [number for number, _ in found] == list(range(1, 12))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors_below(tmp_path) == []
 
 
 @EITHER

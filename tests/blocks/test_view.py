@@ -184,7 +184,7 @@ def test_a_forked_process_indexes_a_file_while_a_thread_of_its_parent_does() -> 
     held.wait()
     child = multiprocessing.get_context("fork").Process(target=_indexed, args=(shared,))
     child.start()
-    child.join(30)
+    child.join(100)
     done.set()
     thread.join()
     if child.is_alive():

@@ -18,7 +18,7 @@ from tests.system.clusters.processes import line, signal_all
 
 PATIENCE_S = 100.0
 "After so long, something hangs; nothing is measured by it."
-GRACE_S = 15.0
+GRACE_S = 60.0
 "So long the processes of a run may take to end after its driver has."
 LONGEST_S = 0.9
 "What a run takes at least, after it has records, on any machine."

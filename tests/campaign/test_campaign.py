@@ -169,11 +169,11 @@ def test_leftovers_are_seen(done: Round) -> None:
 def test_an_orphan_is_seen(begun: Round, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "GRACE_S", 0.2)
     begun.home.start("orphan", ["sleep", "100"])
-    assert commands.await_that(begun.home.left, 5), "it has its environment a moment after it began"
+    assert commands.await_that(begun.home.left), "it has its environment a moment after it began"
     commands.expect_no_orphans(begun)
     assert faults(begun) == {"orphaned"}
     assert "sleep 100" in begun.findings[0].what
-    assert commands.await_that(lambda: not begun.home.left(), 5)
+    assert commands.await_that(lambda: not begun.home.left())
 
 
 def test_a_hang_is_seen(begun: Round, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -401,7 +401,7 @@ def client() -> Iterator[distributed.Client]:
 @pytest.mark.parametrize("name", ["a.h5::packed", "a.nii.gz"])
 def test_on_a_cluster(client: distributed.Client, folder: Path, name: str) -> None:
     array = hyperslab.to_dask(f"{folder}/{name}", "1MiB" if "gz" in name else UNIT)
-    total = client.compute(array.astype("f8").sum()).result(timeout=60)
+    total = client.compute(array.astype("f8").sum()).result(timeout=200)
     assert total == np.asarray(hyperslab.open(f"{folder}/{name}")).astype("f8").sum()
 
 

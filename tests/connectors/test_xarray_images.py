@@ -110,17 +110,17 @@ def test_a_file_that_is_inflated_keeps_no_other_waiting(
 
     def waiting(source: ArraySource) -> ArraySource:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(250)
         return index(source)
 
     monkeypatch.setattr(gzipindex, "index", waiting)
     with ours(path) as image, ours(tmp_path / "a.nc") as other:
         thread = threading.Thread(target=image.image.load)
         thread.start()
-        assert begun.wait(30)
+        assert begun.wait(100)
         reader = threading.Thread(target=other.v.load)
         reader.start()
-        reader.join(10)
+        reader.join(100)
         was_kept_waiting = reader.is_alive()
         go_on.set()
         thread.join()

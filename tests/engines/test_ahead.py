@@ -17,7 +17,7 @@ from hyperslab.driver.result import Result
 from hyperslab.engines.pool import ahead
 from hyperslab.machine.host import Host
 
-ENDING_LIMIT_MS = 30_000
+ENDING_LIMIT_MS = 200_000
 CPUS = engines.slot_cpus(Host.here(), 1, 1)
 "Processors of the one slot that these runs have."
 WAITING = """

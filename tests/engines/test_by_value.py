@@ -10,6 +10,7 @@ import cloudpickle
 
 from hyperslab.engines.batches import survey
 from hyperslab.engines.batches.workers import sent_by_value
+from tests.system.faults.command import PATIENCE_S
 
 
 def goes_by_value() -> bool:
@@ -17,7 +18,7 @@ def goes_by_value() -> bool:
 
 
 def test_two_threads_send_the_same_module() -> None:
-    barrier = Barrier(2, timeout=20)
+    barrier = Barrier(2, timeout=PATIENCE_S)
 
     def send(is_last: bool) -> bool:
         with sent_by_value(cloudpickle, survey):

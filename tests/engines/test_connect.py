@@ -40,7 +40,7 @@ from tests.system.clusters.slurm import slurm as slurm_cluster
 from tests.system.clusters.spark import spark_cluster
 from tests.system.faults.command import (
     Running,
-    await_recorded,
+    await_that,
     hyperslab,
     load,
     make_volume,
@@ -261,7 +261,8 @@ def test_slurm_runs_the_workers(
             pipeline.reduce(f"{code}:total"), out=tmp_path / "reduce", workers=2, **options
         )
         assert reduced.value == 3 * int((values * np.uint16(3)).sum(dtype=np.int64))
-        assert cluster.command("squeue", "--noheader", "--states=running,pending").strip() == ""
+        queue = ("squeue", "--noheader", "--states=running,pending")
+        await_that("an empty queue", lambda: cluster.command(*queue).strip() == "")
 
 
 @repeats("clusters of others are found and used: on Dask; of Spark a laboratory starts one")
@@ -466,6 +467,8 @@ def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> N
             "--no-nanny",
             "--no-dashboard",
         ]
+        met = tmp_path / "met"
+        met.mkdir()
         place = (
             "--engine",
             "dask-futures",
@@ -474,19 +477,15 @@ def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> N
             "--partition",
             "slabs",
             "-p",
-            "seconds=0.1",
+            f"folder={met}",
+            "-p",
+            "workers=2",
         )
         with running(
-            "run", f"{code}:scaled", tmp_path / "in.nii", "-o", tmp_path / "out", *place
+            "run", f"{code}:met", tmp_path / "in.nii", "-o", tmp_path / "out", *place
         ) as run:
-            await_recorded(run, tmp_path / "out", 2)
-            cluster.stop_worker(0)
-            home = cluster.household
-            home.start("late", late)
-            home.wait_until(
-                "a worker that is late", lambda: home.log("scheduler").count("Register worker") > 1
-            )
-            cluster.continue_worker(0)
+            await_that("a task of the first worker", lambda: list(met.iterdir()))
+            cluster.household.start("late", late)
             code_, said = run.wait()
     assert code_ == 0, said
     trace = load_records(tmp_path / "out").trace

@@ -10,6 +10,7 @@ import os
 import runpy
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import FILE, UNDECODABLE, Message, Traffic
 from tests.repetitions import few
 from tests.system.clusters.required import required
+from tests.system.faults.command import await_that
 
 PROGRAM = Path(__file__).with_name("dask_program.py")
 OLDEST = Path(sys.prefix) / "oldest-dask"
@@ -73,15 +75,17 @@ def test_recorder_and_capture_agree(environment: dict[str, str], tmp_path: Path)
     assert _counts(recorded.seen_once(), shared) == of_packets
     sent = recorded.columns["is_sent"]
     assert _counts(recorded.where(sent), shared) == of_packets
-    _require_heard(_counts(recorded.where(~sent), shared), of_packets)
+    _require_heard(_counts(recorded.where(~sent), shared), of_packets, len(shared))
 
 
-def _require_heard(heard: Counts, sent: Counts) -> None:
-    """What has been received is what was sent, but for last words that nobody has waited for."""
+def _require_heard(heard: Counts, sent: Counts, ways: int) -> None:
+    """What has been received is what was sent, but for last words that nobody has waited for, each
+    of another way.
+    """
     unheard = {name: sent[name][0] - heard.get(name, (0, 0))[0] for name in sent}
     assert heard.keys() <= sent.keys()
     assert all(missing >= 0 for missing in unheard.values())
-    assert sum(unheard.values()) <= 6, unheard
+    assert sum(unheard.values()) <= ways / 2, unheard
     assert all(heard[name] == sent[name] for name in sent if not unheard[name])
     assert unheard.get("reply:get_data", 0) == unheard["compute-task"] == 0
 
@@ -94,23 +98,37 @@ def _without_tcpdump() -> str:
     return ""
 
 
+LAST_PORTS = struct.pack(">4s4sHH", b"\x7f\0\0\1", b"\x7f\0\0\1", 19532, 19533)
+"Addresses and ports of the last packet of a capture."
+LAST = """
+import socket
+with socket.socket() as last:
+    last.bind(("127.0.0.1", 19532))
+    last.connect_ex(("127.0.0.1", 19533))
+"""
+"Sends it; nobody listens there."
+
+
 @contextmanager
 def _captured(path: Path) -> Iterator[list[str]]:
     """All packets of a network of its own while the block runs; what goes before a command that
     runs in it.
     """
     with _network() as prefix:
-        dump = ["tcpdump", "-i", "lo", "-B", "65536", "--immediate-mode", "-U", "-w", str(path)]
+        # Not one packet after the other as it comes: a buffer of few would be full where others
+        # have the processors.
+        dump = ["tcpdump", "-i", "lo", "-B", "65536", "-U", "-w", str(path)]
         process = subprocess.Popen([*prefix, *dump, "tcp"], stderr=subprocess.PIPE, text=True)
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
             assert "listening on lo" in said, said
             yield prefix
-            time.sleep(0.5)  # packets that have arrived are written
+            subprocess.run([*prefix, sys.executable, "-S", "-c", LAST], check=True, timeout=100)
+            await_that("the last packet", lambda: LAST_PORTS in path.read_bytes())
         finally:
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=100)
         assert "0 packets dropped by kernel" in said, said
 
 
@@ -192,7 +210,7 @@ def test_both_ends_count_alike_on_every_transport(tmp_path: Path, protocol: str)
     of_sender, of_receiver = (
         _counts(traffic.where(chosen), _ends(traffic)) for chosen in (sent, ~sent)
     )
-    _require_heard(of_receiver, of_sender)
+    _require_heard(of_receiver, of_sender, max(12, len(_ends(traffic))))
     nbytes = sum(size for _, size in of_sender.values())
     assert (nbytes > 20_000) == (protocol != "inproc")
 

@@ -34,7 +34,7 @@ from tests.repetitions import few, only, repeats
 from tests.system.clusters import dask, sshd
 from tests.system.clusters.another_host import AHEAD_S, APART, another_host
 from tests.system.clusters.required import required
-from tests.system.faults.command import load, make_volume
+from tests.system.faults.command import PATIENCE_S, load, make_volume
 
 ENGINE = "gnu-parallel"
 OTHER = "other"
@@ -158,8 +158,8 @@ def test_jobs_that_cannot_start_stop_the_run(
 
 
 KEPT = """
-setsid sleep 60 &
-(trap '' TERM HUP; sleep 60 &)
+setsid sleep 1000 &
+(trap '' TERM HUP; sleep 1000 &)
 echo begun
 {last}
 """
@@ -172,7 +172,7 @@ ENDS = {"the command": {KILLED}, "the driver": {KILLED, 130}, "a cancelled round
 def test_a_keeper_leaves_nothing_behind(end: str) -> None:
     """Whatever still ran would hold the other end of the pipe that we read."""
     lifeline, held = os.pipe()
-    last = "sleep 60"
+    last = "sleep 1000"
     if end == "the command":
         last = "kill -9 $$"
     command = [sys.executable, "-I", "-S", keeper.__file__, str(lifeline), "sh", "-c"]
@@ -186,7 +186,7 @@ def test_a_keeper_leaves_nothing_behind(end: str) -> None:
             os.close(held)
         if end == "a cancelled round":
             process.terminate()
-        assert process.communicate(timeout=20)[0] == b""
+        assert process.communicate(timeout=PATIENCE_S)[0] == b""
     assert process.returncode in ENDS[end]
     if end != "the driver":
         os.close(held)

@@ -234,9 +234,11 @@ def test_storage_is_looked_at_and_probed_on_every_host(
 
 
 def fill_own_disk(block: Any, slab: Hyperslab, folder: str) -> int:
-    """The sum of a block, slowly; the first thread of all records from now on to a full disk."""
+    """The sum of a block, slowly; the first thread of all records from now on to a full disk, of
+    which it knows long before the other one has done half of the blocks.
+    """
     Path(folder, f"{slab.start[0]}").touch()
-    time.sleep(0.03)
+    time.sleep(0.2)
     with suppress(FileExistsError):
         Path(folder, "full").touch(exist_ok=False)
         own = f".t{threading.get_native_id()}."

@@ -29,6 +29,7 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests, functions
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import DIFFERING
@@ -37,10 +38,9 @@ from tests.repetitions import only, repeats
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
-from tests.system.faults.command import load, make_volume
+from tests.system.faults.command import PATIENCE_S, await_that, load, make_volume
 
 MEMORY = "mem=512M"
-PATIENCE_S = 60.0
 PLACE: dict[str, Any] = {"engine": "slurm", "workers": 2, "slurm_option": (MEMORY,)}
 
 
@@ -81,11 +81,6 @@ def test_storage_is_looked_at_and_probed_by_jobs(
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def slow(block: Any) -> Any:
-    time.sleep(0.3)
-    return block + block.dtype.type(1)
-
-
 def held(block: Any, slab: Hyperslab, gate: str) -> Any:
     """The block plus one: the first at once, others when there is a file `gate`."""
     until = time.monotonic() + PATIENCE_S
@@ -112,13 +107,20 @@ def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
 ) -> None:
     values = make_volume(tmp_path / "in.nii")
     node = f"nodename={socket.gethostname().partition('.')[0]}"
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    gone_on = hold(runs, 2)
 
     def fail() -> None:
+        """While both jobs are at a task."""
+        await_that("two jobs at their tasks", lambda: begun(runs) == gone_on + 2)
         cluster.command("scontrol", "update", node, "state=down", "reason=test")
         with suppress(ClusterFailed):  # it may be back by itself
             cluster.command("scontrol", "update", node, "state=resume")
+        let_go(runs)
 
-    result = run(tmp_path, slow, blocks=8, partition=None, progress=At(2, fail))
+    settings: dict[str, Any] = {"blocks": 8, "partition": None, "progress": At(1, fail)}
+    result = run(tmp_path, functions.counted, {"folder": str(runs)}, **settings)
     assert result.ok, result.failures
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
     lost = [s for s in result.trace.spans if s.lost]
@@ -129,7 +131,7 @@ def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
     assert queue["jobs"] >= 4, "two of each round"
     assert queue["system"] == "Slurm"
     assert result.trace.meta["own_times"]["tasks"] == queue["jobs"]
-    assert cluster.command("squeue", "--noheader").strip() == ""
+    await_that("an empty queue", lambda: cluster.command("squeue", "--noheader").strip() == "")
 
 
 @pytest.mark.parametrize(("which", "done"), [(("--state=PENDING",), 2), ((), 1)])

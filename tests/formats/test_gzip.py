@@ -270,7 +270,7 @@ def test_a_task_takes_few_system_calls(tmp_path: Path) -> None:
         code,
         str(tmp_path / "task"),
     ]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=200)
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if path.name in line]
     names = [found[1] for line in calls if (found := re.match(r"\d+ +(\w+)\(", line))]
     assert source.gzip is not None

@@ -4,7 +4,6 @@ writing.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from hyperslab.errors import FormatError
 from hyperslab.formats import hdf5
 from hyperslab.formats.hdf5 import netcdf4
 from hyperslab.formats.hdf5.tree import datasets
+from tests.descriptors import descriptors_below
 from tests.formats.files import few_real_files
 from tests.formats.hdf5_damage import Reading, make_lists
 
@@ -236,7 +236,7 @@ def test_a_name_is_that_of_another_variable_only_where_it_is_a_dimension(tmp_pat
 
 
 def test_a_second_handle_is_closed_again(path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    before = descriptors_below(path)
     for _ in range(5):
         formats.open_source(f"{path}::data")
-    assert not before or len(os.listdir("/proc/self/fd")) == before
+    assert descriptors_below(path) == before

@@ -87,7 +87,7 @@ for _ in range(3):
     said = view.source.header.attributes
     assert {{said["object"], said["regions"]}} == {{"references to other objects of the file"}}
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=200)
 
 
 def test_a_user_defined_link_beside_a_dataset_is_passed_over(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_commands_say_so_before_anything_starts(
     assert done.code != 0
     assert "image.nii.gz: truncated: the data end too early, after " in done.err
     assert sorted(each.name for each in path.parent.iterdir()) == ["image.nii.gz"]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 100
 
 
 def test_a_run_over_many_names_those_that_cannot_be_read_before_it_begins(path: Path) -> None:

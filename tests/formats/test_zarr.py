@@ -224,7 +224,7 @@ def test_forked_processes_read_after_their_parent_has(volume: ArraySource) -> No
     with ThreadPoolExecutor(2) as busy:
         running = [busy.submit(read_all, volume) for _ in range(4)]
         with multiprocessing.get_context("fork").Pool(3) as pool:
-            found = pool.map_async(read_all, [volume] * 6).get(timeout=60)
+            found = pool.map_async(read_all, [volume] * 6).get(timeout=200)
         for blocks in [*found, *(future.result() for future in running)]:
             for slab, block in zip(regions(), blocks, strict=True):
                 assert_same(block, expected[slab.slices()])

@@ -42,7 +42,8 @@ def test_the_time_of_processes_that_nobody_waits_for_is_counted() -> None:
     with own_group() as made:
         group = require(made)
         began_s = waited_s()
-        with subprocess.Popen([sys.executable, "-c", f"input(){DISOWNED}"], stdin=-1) as process:
+        words = [sys.executable, "-I", "-S", "-c", f"input(){DISOWNED}"]  # which starts soon
+        with subprocess.Popen(words, stdin=-1) as process:
             group.add(process.pid)
             process.communicate(b"\n")
         assert process.returncode == 0

@@ -34,7 +34,7 @@ from tests.examples import examples
 from tests.repetitions import few
 
 LIMIT_S = 2.0
-"Time on a processor in which a plan is to be there; twice that much fails, as machines differ."
+"Time on a processor in which a plan is to be there; five times as much fails: machines differ."
 Shape = tuple[int, ...]
 RULES = st.one_of(
     st.just(Rule()),
@@ -81,7 +81,7 @@ def planned(
         plan = compile_plan(pipeline, rule, Budget(memory, slots))
         Operations(plan.stages[0].job).of(plan.stages[0].tasks)
     took = time.process_time() - began
-    assert took < 2 * LIMIT_S, f"{rule}: {took:.1f} s"
+    assert took < 5 * LIMIT_S, f"{rule}: {took:.1f} s"
     return plan
 
 

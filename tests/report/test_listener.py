@@ -10,8 +10,7 @@ import pytest
 
 from hyperslab.report import listener
 from hyperslab.report.listener import Listener
-
-PATIENCE_S = 60.0
+from tests.system.faults.command import await_that
 
 
 def speaking() -> int:
@@ -22,6 +21,7 @@ def test_a_thread_ends_that_has_nothing_to_say_and_another_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "IDLE_S", 0.001)
+    monkeypatch.setattr(listener, "PATIENCE_S", 60)
     before = speaking()
     heard = io.StringIO()
     spoken = Listener(heard)
@@ -30,8 +30,5 @@ def test_a_thread_ends_that_has_nothing_to_say_and_another_goes_on(
         spoken.drain()
         assert heard.getvalue().endswith(f"{number}\n")
         time.sleep(0.001 * (number % 4))
-    ends = time.monotonic() + PATIENCE_S
-    while speaking() > before and time.monotonic() < ends:
-        time.sleep(0.01)
-    assert speaking() <= before
+    await_that("the end of its threads", lambda: speaking() <= before)
     assert heard.getvalue().split() == [str(number) for number in range(50)]

@@ -39,7 +39,7 @@ def one_processor_for_two() -> Iterator[None]:
     """Another process that wants the one processor that this one may use."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
-    other = multiprocessing.get_context("fork").Process(target=spin, args=(60.0,), daemon=True)
+    other = multiprocessing.get_context("fork").Process(target=spin, args=(1000.0,), daemon=True)
     other.start()
     try:
         yield

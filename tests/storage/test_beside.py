@@ -46,9 +46,9 @@ def test_who_waits_goes_on(tmp_path: Path) -> None:
     thread = threading.Thread(target=work)
     with beside(tmp_path, False, lambda: None):
         thread.start()
-        assert waits.wait(30)
+        assert waits.wait(100)
         assert not went_on.is_set()
-    thread.join(30)
+    thread.join(100)
     assert went_on.is_set()
 
 

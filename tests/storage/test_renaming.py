@@ -12,6 +12,7 @@ import pytest
 
 from hyperslab.storage import renaming
 from hyperslab.storage.renaming import rename
+from tests.descriptors import descriptors_below
 from tests.system.verdicts.slowfs import slow_files
 
 
@@ -128,7 +129,6 @@ def test_files_and_names_are_synchronised(tmp_path: Path, monkeypatch: pytest.Mo
     renaming.synchronise_all([tmp_path / "file", tmp_path], tmp_path)
     renaming.synchronise_all([tmp_path / str(number) for number in range(100)], tmp_path)
     assert len(waited) == 4, "stores and many files at once"
-    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
         renaming.synchronise(tmp_path / "gone")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors_below(tmp_path) == []

@@ -225,11 +225,15 @@ def test_so_many_read_at_a_time_and_no_more(tmp_path: Path) -> None:
     turns = Turns(tmp_path, 2, 0.0, 8)
     now: list[int] = []
     most: list[int] = []
+    are_two = threading.Event()
 
     def read() -> None:
         with turns.taken({"7"}):
             now.append(1)
             most.append(len(now))
+            if len(now) == 2:
+                are_two.set()
+            assert are_two.wait(60)
             time.sleep(0.02)
             now.pop()
 

@@ -22,6 +22,7 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.plan.pipeline import Fold
+from hyperslab.testing.holding import await_leave
 
 
 def add(block: Array, k: int = 1, seconds: float = 0.0) -> Array:
@@ -137,11 +138,12 @@ return nonsense.
 def counted(
     block: Array, slab: Hyperslab, folder: str, seconds: float = 0.0, at: Sequence[int] = ()
 ) -> Array:
-    """block + 1, and a file in `folder` for each execution; raises at `at` while the folder holds a
-    file 'broken'.
+    """block + 1, and a file in `folder` for each execution, which waits while it is held
+    there; raises at `at` while the folder holds a file 'broken'.
     """
     corner = "_".join(map(str, slab.start))
     Path(folder, f"{corner}.{uuid.uuid4().hex}").touch()
+    await_leave(Path(folder))
     time.sleep(seconds)
     if slab.start == tuple(at) and Path(folder, "broken").exists():
         raise ValueError("this block is not to my liking")

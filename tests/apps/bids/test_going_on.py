@@ -5,6 +5,7 @@ to what the others have made.
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def test_brains_after_the_driver_was_killed(
         image.parent.mkdir(parents=True)
         image.symlink_to(head)
     line = (home, out, "participant", "--brain-extractor", "builtin", "--engine", "serial")
-    with running("bids", *line, "--no-report") as run:
+    with running("bids", *line, "--no-report", environment=_second_held(tmp_path)) as run:
         await_recorded(run, out, 1)
         await_that("the next brain", lambda: _programs(home))
         run.send(signal.SIGKILL)
@@ -148,6 +149,25 @@ def test_brains_after_the_driver_was_killed(
     masks = {path.read_bytes() for path in out.rglob("*_mask.nii.gz")}
     assert len(masks) == 1
     assert "10 of 10 outputs unchanged" in call("verify", out).out
+
+
+HELD = """
+import os, sys, time
+
+while any("sub-2" in word for word in sys.orig_argv) and os.path.exists({hold!r}):
+    time.sleep(0.01)
+"""
+"What Python runs at its start: the program over the second head waits."
+
+
+def _second_held(tmp_path: Path) -> dict[str, str]:
+    """The environment of a run that stays at its second head."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(HELD.format(hold=str(hold)))
+    return {"PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}
 
 
 def _programs(home: Path) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import hyperslab
 from hyperslab import CommandTask
 from hyperslab.trace import Span
 from tests.system.clusters.required import required
+from tests.system.faults.command import await_that
 
 LIMIT = 200_000_000
 GROUPS = {
@@ -50,9 +50,9 @@ def group() -> Iterator[Path]:
     made.mkdir()
     (made / files[0]).write_text(str(LIMIT))
     yield made
-    deadline = time.monotonic() + 10
-    while (made / "cgroup.procs").read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    await_that(
+        "the end of all processes of a group", lambda: not (made / "cgroup.procs").read_text()
+    )
     made.rmdir()
 
 

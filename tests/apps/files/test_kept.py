@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from hyperslab.storage.accounting import bpf, strace
 from tests.system.clusters.required import required
+from tests.system.faults.command import PATIENCE_S, await_that
 
 WAYS = {strace.WAY: strace, bpf.WAY: bpf}
 
@@ -24,7 +24,7 @@ def test_a_death_takes_the_command_along(tmp_path: Path, way: str, victim: str) 
     """A command whose calls nobody would answer or count any more must not go on."""
     required(WAYS[way].why_not())
     mark = tmp_path / "pid"
-    script = f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 300"
+    script = f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 1000"
     code = (
         "import os; from hyperslab.apps.files.kept import count_kept;"
         f"print(count_kept(['sh', '-c', {script!r}], os.environ, {way!r})[0])"
@@ -34,23 +34,17 @@ def test_a_death_takes_the_command_along(tmp_path: Path, way: str, victim: str) 
     if victim == "counter":
         counter = _parent(pid)  # both start the command themselves
         os.kill(counter, signal.SIGKILL)
-        told = process.communicate(timeout=30)[0].strip()
+        told = process.communicate(timeout=PATIENCE_S)[0].strip()
         assert told == {"strace": str(128 + 9), "bpf": ""}[way]
         assert process.returncode == {"strace": 0, "bpf": 1}[way]
     else:
         process.kill()
         process.communicate()
-    deadline = time.monotonic() + 30
-    while _runs(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await_that("the end of the command", lambda: not _runs(pid))
 
 
 def _when_there(mark: Path) -> str:
-    deadline = time.monotonic() + 30
-    while not mark.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await_that("a command under way", mark.exists)
     return mark.read_text()
 
 

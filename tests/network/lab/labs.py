@@ -61,7 +61,7 @@ def spec(text: str) -> LabSpec:
 def run(lab: Lab, node: str, command: Sequence[str]) -> str:
     """What a command prints in a node; one that fails is a failure of the test."""
     return subprocess.run(
-        [*lab.prefix(node), *command], capture_output=True, text=True, check=True, timeout=60
+        [*lab.prefix(node), *command], capture_output=True, text=True, check=True, timeout=200
     ).stdout
 
 

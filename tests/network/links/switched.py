@@ -56,7 +56,7 @@ class Switched:
 
     def __post_init__(self) -> None:
         self.stream = socket.socket(socket.AF_UNIX)
-        self.stream.settimeout(10)
+        self.stream.settimeout(100)
         self.stream.connect(str(self.control))
 
     def ask(self, request: object) -> Any:

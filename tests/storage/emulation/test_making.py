@@ -24,6 +24,7 @@ from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.probing.space import require_directory
 from tests.storage.emulation.tiers import mounted, require_program, status
+from tests.system.faults.command import await_that
 
 MB = 1_000_000
 ROOT = Path(__file__).parents[3]
@@ -51,7 +52,7 @@ def make(directory: Path, settings: Settings = QUICK) -> Emulation:
 
 def test_a_tier_is_made_measured_and_removed(in_memory: Path) -> None:
     place = in_memory / "tier"
-    emulation = making.emulate("throttled", place, SLOW)
+    emulation = making.emulate("throttled", place, SLOW, tolerance=9.0)
     assert {one.what for one in emulation.measured} == {"read", "write"}
     assert registry.state_of(emulation) == "mounted"
     assert registry.known() == [emulation]
@@ -61,17 +62,6 @@ def test_a_tier_is_made_measured_and_removed(in_memory: Path) -> None:
     assert not registry.is_alive(emulation)
     assert registry.known() == []
     assert os.listdir(registry.folder()) == ["lock"]
-
-
-def test_a_slow_metadata_server_far_away_is_measured(in_memory: Path) -> None:
-    """More clients than it takes where it is near keep it busy."""
-    settings = Settings(metadata_s=0.002, latency_s=0.01)
-    with mounted(in_memory, settings) as tier:
-        counts = measuring.measure(
-            in_memory, settings, lambda: program.counters(tier)["operations"]
-        )
-    told = {one.what: one for one in counts}
-    assert told["operations, all clients"].deviation < 0.1
 
 
 def test_memory_that_is_as_slow_as_its_device_is_told(in_memory: Path) -> None:
@@ -293,7 +283,7 @@ def test_a_program_that_cannot_be_killed_is_said(
 ) -> None:
     """As one that waits for a medium that does not answer: here, what waits for a tier."""
     monkeypatch.setattr(removing, "_KILLED_S", 0.1)
-    with mounted(tmp_path, Settings(latency_s=15)) as tier:
+    with mounted(tmp_path, Settings(latency_s=100)) as tier:
         assert tier.pid is not None
         waiting = subprocess.Popen(["stat", tmp_path / "missing"], stderr=subprocess.DEVNULL)
         while not program.counters(tier)["operations"]["lookup"]:
@@ -302,7 +292,7 @@ def test_a_program_that_cannot_be_killed_is_said(
         with pytest.raises(removing.TierInUse, match=r"does not end though it was killed"):
             removing._end_program(other, 0.0)
         os.kill(tier.pid, signal.SIGKILL)
-        assert waiting.wait(10) == -signal.SIGKILL
+        assert waiting.wait(100) == -signal.SIGKILL
 
 
 def test_a_record_of_another_version_is_no_tier(tmp_path: Path) -> None:
@@ -332,10 +322,7 @@ def test_a_program_that_is_told_to_end_unmounts(tmp_path: Path) -> None:
 
 
 def _await_end(emulation: Emulation) -> None:
-    deadline = time.monotonic() + 10
-    while registry.is_alive(emulation):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    await_that("the end of its program", lambda: not registry.is_alive(emulation))
 
 
 def test_no_program_is_said(

@@ -21,6 +21,7 @@ from hyperslab.storage.emulation import measuring, program
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from tests.storage.emulation.tiers import mounted
+from tests.system.faults.command import await_that
 
 MB = 1_000_000
 T = TypeVar("T")
@@ -137,6 +138,15 @@ def test_busy_processors_do_not_make_a_tier_another_one(in_memory: Path) -> None
             assert cost_s(emulation, clients) == WITHIN(COST_S, rel=0.1)
 
 
+def test_a_slow_metadata_server_far_away_is_measured(in_memory: Path) -> None:
+    """More clients than it takes where it is near keep it busy."""
+    with tier(in_memory, metadata_s=0.002, latency_s=0.01) as emulation:
+        place = Path(emulation.directory)
+        counts = measuring.measure(place, emulation.settings, lambda: operations_of(emulation))
+    told = {one.what: one for one in counts}
+    assert told["operations, all clients"].deviation < 0.1
+
+
 def test_data_pass_a_metadata_server_at_full_speed(in_memory: Path) -> None:
     with tier(in_memory, metadata_s=0.02) as emulation:
         path = Path(emulation.directory) / "a"
@@ -178,13 +188,6 @@ def test_what_is_written_back_is_taken_at_once_and_synced_at_the_devices_speed(
 def lasts(took_s: float, asked_s: float) -> bool:
     """Whether something took as long as asked for, on a machine that has other things to do."""
     return 0.95 * asked_s < took_s < 1.5 * asked_s + 0.1
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def going_first(act: Callable[[], T]) -> T:
@@ -240,7 +243,9 @@ def test_memory_is_filled_before_the_device(in_memory: Path) -> None:
         assert lasts(_written(place / "waits", 4 * MB)[1], 0.2)
         (place / "fits").unlink()
         # the kernel forgets a file some time after its last name is gone
-        until(lambda: program.counters(emulation)["fast_nbytes"] == 0)
+        await_that(
+            "what the kernel forgets", lambda: program.counters(emulation)["fast_nbytes"] == 0
+        )
         assert _written(place / "fits again", 1 << 23)[1] < 0.2
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from hyperslab.errors import UsageError
 from hyperslab.storage.probing import folder as folders
 from hyperslab.storage.probing.folder import OWNER, PREFIX, own_folder, sweep
+from tests.system.faults.command import await_that
 
 HOLDER = """
 import subprocess, sys
@@ -23,7 +23,7 @@ folder = Folder(Path(sys.argv[1]))
 folder.make()
 if sys.argv[2] == "child":
     quiet = subprocess.DEVNULL
-    sleeper = subprocess.Popen(["sleep", "60"], pass_fds=folder.descriptors, stdout=quiet)
+    sleeper = subprocess.Popen(["sleep", "1000"], pass_fds=folder.descriptors, stdout=quiet)
     print(sleeper.pid, flush=True)
 print("made", flush=True)
 sys.stdin.read()
@@ -81,10 +81,7 @@ def test_a_folder_lives_as_long_as_a_client_does(tmp_path: Path) -> None:
     end(process)
     assert sweep(tmp_path) == ([], [])
     os.kill(client, 9)
-    limit = time.monotonic() + 10
-    while not sweep(tmp_path)[0]:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    await_that("the end of its client", lambda: sweep(tmp_path)[0])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -96,7 +96,7 @@ def test_nobody_stops_before_all_have_measured(tmp_path: Path) -> None:
 
         def measure() -> float:
             log.append(host)
-            threading.Event().wait(0.02 if host == "n1" else 0.002)
+            threading.Event().wait(0.2 if host == "n1" else 0.002)
             return 1.0
 
         return _at_once(measure, ours, "x")

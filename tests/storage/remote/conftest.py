@@ -7,7 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from hyperslab import ArrayView
 from hyperslab.arrays import Array
+from hyperslab.storage.location import Remote
 from tests.storage.remote.server import Server, serving
 
 BUCKET = "bucket"
@@ -49,6 +51,15 @@ class S3:
         return f"s3://{BUCKET}/{key}"
 
 
+def asking(view: ArrayView, options: dict[str, Any]) -> ArrayView:
+    """A view of the same array that asks its store in another way: it was opened without haste."""
+    remote = view.source.url
+    assert isinstance(remote, Remote)
+    given = {**remote.options, **options}
+    hasty = Remote(remote.target, given, remote.size, remote.tag)
+    return ArrayView(replace(view.source, url=hasty))
+
+
 @pytest.fixture(scope="session")
 def moto() -> Iterator[int]:
     """The port of an S3 server in a process of its own, which ends when we do, however that may
@@ -67,7 +78,7 @@ def moto() -> Iterator[int]:
             yield int(process.stdout.readline())
         finally:
             process.stdin.close()
-            process.wait(10)
+            process.wait(100)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +93,7 @@ def lasting_s3(moto: int) -> Iterator[S3]:
             **secrets,
         )
         direct.mkdir(BUCKET)
-        yield S3(server, {"endpoint_url": server.url, **secrets, "hyperslab_timeout_s": 5}, direct)
+        yield S3(server, {"endpoint_url": server.url, **secrets, "hyperslab_timeout_s": 60}, direct)
 
 
 @pytest.fixture

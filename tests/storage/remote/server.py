@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forwarded(self, sent: bytes) -> Answer:
         assert self.server.upstream is not None
-        connection = http.client.HTTPConnection(*self.server.upstream, timeout=20)
+        connection = http.client.HTTPConnection(*self.server.upstream, timeout=100)
         try:
             connection.request(self.command, self.path, sent, dict(self.headers))
             said = connection.getresponse()

@@ -28,7 +28,7 @@ from hyperslab.blocks import reading
 from hyperslab.errors import SourceChanged, Unavailable
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote import connections, objects
-from tests.storage.remote.conftest import S3
+from tests.storage.remote.conftest import S3, asking
 from tests.storage.remote.server import Server
 from tests.system.faults.command import program as command
 
@@ -36,7 +36,7 @@ FORKING = """
 import os, sys
 import numpy as np
 import hyperslab
-urls, options = sys.argv[1:3], {{"hyperslab_timeout_s": 4, "hyperslab_attempts": 1, **{options!r}}}
+urls, options = sys.argv[1:3], {{"hyperslab_timeout_s": 60, "hyperslab_attempts": 1, **{options!r}}}
 views = [hyperslab.open(url, "stored", storage_options=options) for url in urls]
 expected = [view[...] for view in views]
 child = os.fork()
@@ -57,7 +57,7 @@ def test_a_forked_child_reads_and_its_parent_goes_on(folder: Path, s3: S3, web: 
         f"{s3.put('plain.nii', (folder / 'plain.nii').read_bytes())}",
         f"{web.url}/made.h5::scaled",
     ]
-    code = FORKING.format(options=s3.options | {"hyperslab_timeout_s": 4})
+    code = FORKING.format(options=s3.options)
     web_code = FORKING.format(options={})
     for program, given in (
         (code, [urls[0], urls[0]]),
@@ -67,7 +67,7 @@ def test_a_forked_child_reads_and_its_parent_goes_on(folder: Path, s3: S3, web: 
             [sys.executable, "-c", program, *given],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
         assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr
@@ -113,7 +113,7 @@ def test_garbage_is_not_collected_while_h5py_waits(
     free them.
     """
     web.objects["/made.h5"] = (folder / "made.h5").read_bytes()
-    options = {"hyperslab_timeout_s": 3, "hyperslab_attempts": 1}
+    options = {"hyperslab_timeout_s": 60, "hyperslab_attempts": 1}
     view = hyperslab.open(f"{web.url}/made.h5::scaled", storage_options=options)
     assert isinstance(view.source.url, Remote)
     remote = Remote(view.source.url.target, options, view.source.url.size, view.source.url.tag)
@@ -148,7 +148,11 @@ def test_a_local_file_needs_no_client_of_stores(folder: Path) -> None:
     )
     paths = [str(folder / "plain.nii"), f"{folder}/made.h5::gzip"]
     done = subprocess.run(
-        [sys.executable, "-c", code, *paths], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, *paths],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
     )
     assert done.stdout == "[]\n"
 
@@ -279,14 +283,13 @@ def test_a_thread_of_fsspec_that_is_stuck(
 ) -> None:
     """Nothing that should end a request does: who waits for it ends by itself."""
     web.objects["/a.nii"] = (folder / "plain.nii").read_bytes()
-    view = hyperslab.open(
-        f"{web.url}/a.nii", storage_options={"hyperslab_timeout_s": 0.1, "hyperslab_attempts": 1}
-    )
+    limits = {"hyperslab_timeout_s": 0.1, "hyperslab_attempts": 1}
+    view = asking(hyperslab.open(f"{web.url}/a.nii"), limits)
     monkeypatch.setattr(connections, "LONGEST_PAUSE_S", 0.1)
     released = threading.Event()
 
     async def stuck() -> None:
-        released.wait(20)
+        released.wait(100)
 
     future = connections.submit(stuck())
     try:
@@ -294,7 +297,7 @@ def test_a_thread_of_fsspec_that_is_stuck(
             view[0]
     finally:
         released.set()
-        future.result(5)
+        future.result(100)
 
 
 def test_only_so_many_stores_are_kept(

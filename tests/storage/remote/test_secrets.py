@@ -302,4 +302,4 @@ def test_long_words_take_no_longer_than_others() -> None:
     for text in ("x" * 30_000, "--a" * 10_000, "secret" * 2_000):
         assert redact(text) == text
     assert redact("x" * 30_000 + " my_password=hunter2") == "x" * 30_000 + " my_password=***"
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5, "some tens of seconds, where each place is tried"

@@ -40,6 +40,7 @@ from tests.storage.scratch.stage import (
     thin_disk,
 )
 from tests.system.end_to_end.command import call, succeed
+from tests.system.faults.command import PATIENCE_S, await_that
 
 MB = 1 << 20
 SIZE = 16 * MB
@@ -64,10 +65,7 @@ def is_gone(scratch: Scratch, storage: Path) -> bool:
 
 
 def await_gone(scratch: Scratch, storage: Path) -> None:
-    deadline = time.monotonic() + 10
-    while not is_gone(scratch, storage) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert is_gone(scratch, storage)
+    await_that("the end of scratch", lambda: is_gone(scratch, storage))
 
 
 def test_a_block_of_python_has_scratch(storage: Path) -> None:
@@ -344,10 +342,7 @@ def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Po
     [scratch] = registry.recorded()
     owner.kill()
     owner.wait()
-    deadline = time.monotonic() + 10
-    while program.processes_of(scratch) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not program.processes_of(scratch)
+    await_that("the end of its program", lambda: not program.processes_of(scratch))
     assert not any(mount.source == scratch.source for mount in mounts())
 
 
@@ -399,7 +394,7 @@ def nobody(runtime: Path) -> Nobody:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 

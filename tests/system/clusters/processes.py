@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import psutil
 
-PATIENCE_S = 90.0
+PATIENCE_S = 200.0
 "After so long, something hangs; nothing is measured by it."
 MARK = "HYPERSLAB_CLUSTER_MARK"
 """Variable that every process of a cluster inherits: daemons leave parent and session, but keep

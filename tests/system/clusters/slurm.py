@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from tests.system.clusters.another_host import another_host
+from tests.system.clusters.ports import free_ports
 from tests.system.clusters.processes import MARK, ClusterFailed, Household, household
 
 PACKAGES = {
@@ -114,7 +115,7 @@ class Slurm:
         """Run one of Slurm's commands to its end; returns what it printed."""
         environment = {**os.environ, **self.environment}
         done = subprocess.run(
-            line, env=environment, capture_output=True, text=True, timeout=60, check=False
+            line, env=environment, capture_output=True, text=True, timeout=200, check=False
         )
         if done.returncode:
             raise ClusterFailed(f"{line}: {done.stderr}\n{self.household.last_words()}")
@@ -183,7 +184,7 @@ def _path() -> str:
 
 def _settings(folder: Path, munge: Path, memory: str, names: Sequence[str]) -> str:
     """The settings of a cluster whose nodes have these names, this host first."""
-    port, *ports = _free_ports(1 + len(names))
+    port, *ports = free_ports(1 + len(names))
     memory_mb = (
         int(psutil.virtual_memory().total * 0.9) >> 20
     )  # a node with less than it says is put aside
@@ -202,14 +203,6 @@ def _settings(folder: Path, munge: Path, memory: str, names: Sequence[str]) -> s
         urgent=URGENT,
         most=MOST_ELEMENTS,
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _start_munge(home: Household, munge: Path) -> None:

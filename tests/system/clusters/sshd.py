@@ -6,13 +6,13 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.system.clusters.ports import free_ports
 from tests.system.clusters.processes import MARK, Household, household, signal_all
 from tests.system.clusters.slurm import ADOPTING
 
@@ -89,7 +89,7 @@ def hosts(folder: Path, names: Sequence[str], prefix: Sequence[str] = ()) -> Ite
     `prefix` stands before its command.
     """
     with household(folder) as home:
-        port = _free_port()
+        (port,) = free_ports(1)
         for key in ("host_key", "user_key"):
             line = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
             subprocess.run(line, check=True)
@@ -110,8 +110,3 @@ def hosts(folder: Path, names: Sequence[str], prefix: Sequence[str] = ()) -> Ite
 
 def _path() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), DAEMONS])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

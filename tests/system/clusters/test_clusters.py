@@ -153,7 +153,7 @@ def pids_on_slurm(directives: Sequence[str]) -> list[int]:
         Client(cluster) as client,
     ):
         cluster.scale(jobs=2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=200)
         return list(client.run(os.getpid).values())
 
 
@@ -186,7 +186,7 @@ with household(Path(sys.argv[1])) as home:
 def test_nothing_outlives_a_killed_test(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     line = [sys.executable, "-c", KILLED, str(tmp_path / "home")]
-    done = subprocess.run(line, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, cwd=root, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     sleeper = int(done.stdout)
     with household(tmp_path / "other") as home:

@@ -109,7 +109,7 @@ def growth(first: Sequence[object], then: Sequence[object]) -> int:
         GROWTH,
         *(json.dumps([*map(str, arguments)]) for arguments in (first, then)),
     ]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1])
 
@@ -130,7 +130,7 @@ def start(*arguments: object, cwd: Path | None = None, **options: Any) -> subpro
 def call_program(*arguments: object, cwd: Path | None = None) -> Finished:
     """Run the program as a process of its own, to its end."""
     process = start(*arguments, cwd=cwd)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     return Finished(process.returncode, out, err)
 
 

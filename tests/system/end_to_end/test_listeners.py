@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hyperslab.report import listener
 from hyperslab.report.listener import PATIENCE_S, Listener
 from tests.repetitions import few
 from tests.system.end_to_end.command import (
@@ -25,6 +26,7 @@ from tests.system.end_to_end.command import (
     start,
     values_of,
 )
+from tests.system.faults.command import PATIENCE_S as WAIT_S
 from tests.system.faults.command import await_that
 
 pytestmark = pytest.mark.usefixtures("on_threads")
@@ -33,10 +35,17 @@ ADD = "hyperslab.testing.functions:add"
 SLOW = ("--blocks", "1x1x8", "--engine", "threads", "--workers", "2", "-p", "seconds=0.1")
 
 
+PATIENT = (
+    *PROGRAM[:2],
+    f"import hyperslab.report.listener as listener; listener.PATIENCE_S = 100.0; {PROGRAM[2]}",
+)
+"The program, the end of which waits for a test that reads late."
+
+
 def in_shell(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the program as "$@" of a shell script."""
     line = ["bash", "-c", script, "bash", *PROGRAM, *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=WAIT_S)
 
 
 def assert_done(out: Path) -> None:
@@ -52,7 +61,7 @@ def test_a_terminal_that_vanishes(tmp_path: Path) -> None:
     os.close(theirs)
     assert os.read(ours, 1), "it has begun to show something"
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=WAIT_S) == 0
     assert_done(tmp_path / "out")
 
 
@@ -94,22 +103,16 @@ def test_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
     """
     reading, writing = os.pipe()
     fill(writing)
-    process = start(
-        "run",
-        ADD,
-        ANATOMICAL,
-        "-o",
-        tmp_path / "out",
-        *SLOW,
-        stdout=subprocess.DEVNULL,
-        stderr=writing,
+    line = (*PATIENT, "run", ADD, ANATOMICAL, "-o", tmp_path / "out", *SLOW)
+    process = subprocess.Popen(
+        [*map(str, line)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=writing
     )
     os.close(writing)
     page = tmp_path / "out" / ".hyperslab" / "run-0001" / "report.html"
     await_that("the end of the run", page.exists)
     with os.fdopen(reading, "rb") as pipe:
         heard = pipe.read()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=WAIT_S) == 0
     lines = heard.lstrip(b"\0").decode().splitlines()
     assert lines
     assert all(re.match(r" *\d+%  \d/8 tasks", line) for line in lines)
@@ -124,15 +127,18 @@ def fill(pipe: int) -> None:
     os.set_blocking(pipe, True)
 
 
-def test_a_listener_hears_all_in_order_or_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_listener_hears_all_in_order_or_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert PATIENCE_S < 10
+    monkeypatch.setattr(listener, "PATIENCE_S", 60)
     with (tmp_path / "heard").open("w+") as file:
-        listener = Listener(file)
+        told = Listener(file)
         said = [f"{number}\n" for number in range(500)]
         for text in said:
-            listener.write(text)
-        listener.drain()
+            told.write(text)
+        told.drain()
         assert (tmp_path / "heard").read_text() == "".join(said)
-        assert (listener.name, listener.isatty()) == (file.name, False)
-    listener.write("to a file that is closed")
-    listener.drain()
-    assert PATIENCE_S < 10
+        assert (told.name, told.isatty()) == (file.name, False)
+    told.write("to a file that is closed")
+    told.drain()

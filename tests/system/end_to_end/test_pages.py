@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import hyperslab
 from tests.apps.bids.heads import two_millimetres
 from tests.repetitions import repeats
 from tests.system.clusters import dask, mpi
+from tests.system.clusters.ports import free_ports
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import (
     ROOT,
@@ -57,12 +57,6 @@ def type_all(desk: Desk, page: str) -> None:
         desk.type(snippet)
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_commands(desk: Desk) -> None:
     type_all(desk, "docs/commands.md")
     assert len(list((desk.folder / "packed").glob("*.nii.gz"))) == 4
@@ -97,7 +91,8 @@ def test_what_can_be_typed_stands_in_fenced_blocks_of_known_languages(page: Path
 
 def test_the_tutorial(desk: Desk) -> None:
     required(dask.missing())
-    desk.other_words["8786"] = str(free_port())
+    (port,) = free_ports(1)
+    desk.other_words["8786"] = str(port)
     type_all(desk, "docs/tutorial.md")
     values = real_values_of(desk.folder / "bigbrain" / "bigbrain.nii")
     image = desk.folder / "bigbrain" / "bigbrain.nii"

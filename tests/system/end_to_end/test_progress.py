@@ -22,6 +22,7 @@ from hyperslab.arrays import Array
 from hyperslab.driver import notices
 from hyperslab.report.progress import Bar, Lines, Quiet
 from hyperslab.report.verdict.finding import STARVED, Finding, Verdict
+from hyperslab.testing.holding import held
 from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
@@ -33,12 +34,14 @@ from tests.system.end_to_end.command import (
     start,
     succeed,
 )
+from tests.system.faults.command import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("on_threads")
 
 LINE = re.compile(r" *(\d+)%  (\d+)/(\d+) tasks  \S+ [kMG]?B/s  .* left")
 MISBEHAVE = "hyperslab.testing.functions:misbehave"
 ADD = "hyperslab.testing.functions:add"
+COUNTED = "hyperslab.testing.functions:counted"
 SERIAL = ("--engine", "serial", "--no-report")
 
 
@@ -79,9 +82,11 @@ def test_a_log_has_few_lines_and_none_soon_after_another(
     assert [int(match[2]) / int(match[3]) for match in told if match] == shares
 
 
-def test_the_summary(tmp_path: Path) -> None:
+def test_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     command = (ADD, ANATOMICAL, "--blocks", "8", "-p", "seconds=0.02", "--workers", "2")
+    for module in ("hyperslab.report.verdict", "hyperslab.report.measures"):
+        monkeypatch.setattr(f"{module}.SHORT_S", 1000)  # a busy machine may take a second for it
     brief = succeed("run", *command, "-o", tmp_path / "brief")
     assert [line.split("  ")[0] for line in brief.splitlines()[1:]] == [
         "outputs",
@@ -94,7 +99,7 @@ def test_the_summary(tmp_path: Path) -> None:
     for told in (brief, done.out):
         assert re.fullmatch(headline, told.splitlines()[0]), told
     assert "too short to tell what limited it" in done.out
-    assert re.search(r"^  throughput +too short to tell: that takes 1", done.out, re.MULTILINE)
+    assert re.search(r"^  throughput +too short to tell: that takes ", done.out, re.MULTILINE)
     for measure in (
         "makespan",
         "start-up",
@@ -226,6 +231,31 @@ def test_quiet_says_what_failed(tmp_path: Path) -> None:
     assert second.startswith("1 of 3 tasks failed; fix the cause")
 
 
+PICKY = """
+import os, time
+def picky(block, slab):
+    if slab.start == (0, 0, 0):
+        raise ValueError('too dark')
+    while slab.start[2] > 8 and not os.path.exists({is_told!r}):
+        time.sleep(0.01)
+    return block
+"""
+"Its first block fails, and more than half of the others wait until that was told."
+
+
+class Noted(io.StringIO):
+    """A log that makes a file when it is told of a failure."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def write(self, text: str) -> int:
+        if "failed: " in text:
+            self._path.touch()
+        return super().write(text)
+
+
 BOTH = ["threads", "processes"]
 
 
@@ -237,22 +267,17 @@ def test_a_failure_is_shown_while_the_run_goes_on_with_path_and_reason(
     monkeypatch.setattr("hyperslab.report.progress.LINE_INTERVAL_S", 0)
     monkeypatch.setattr("hyperslab.report.progress.FIRST_LINE_S", 0)
     code = tmp_path / "mine.py"
-    code.write_text(
-        "import time\n"
-        "def picky(block, slab):\n"
-        "    if slab.start == (0, 0, 0):\n"
-        "        raise ValueError('too dark')\n"
-        "    time.sleep(0.2)\n"
-        "    return block\n"
-    )
+    code.write_text(PICKY.format(is_told=str(tmp_path / "told")))
     pipeline = hyperslab.Pipeline(ANATOMICAL).map(f"{code}:picky").write(tmp_path / "out")
-    options = hyperslab.Options(engine=engine, blocks="1x1x12", retries=0, workers=2, report=False)
-    log = io.StringIO()
+    options = hyperslab.Options(
+        engine=engine, blocks="1x1x12", retries=0, workers=2, report=False, trial=False
+    )
+    log = Noted(tmp_path / "told")
     hyperslab.run(pipeline, options, progress=Lines(log), check=False)
     lines = log.getvalue().splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("failed: ")]
     label = f"failed: {ANATOMICAL}[0:33, 0:41, 0:2]: ValueError: too dark"
-    assert [lines[number] for number in said] == [f"{label} ({code}:4)"]
+    assert [lines[number] for number in said] == [f"{label} ({code}:5)"]
     assert said[0] < max(number for number, line in enumerate(lines) if LINE.fullmatch(line)) - 3
 
 
@@ -346,34 +371,33 @@ def on_terminal(*arguments: object, code: int = 0) -> str:
                 shown += piece
         except OSError:
             pass  # how Linux says that the other end has been closed
-    assert process.wait(timeout=60) == code
+    assert process.wait(timeout=PATIENCE_S) == code
     return shown.decode()
 
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
+def counted(tmp_path: Path) -> tuple[object, ...]:
+    """A run of 25 blocks, which can be held."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    params = ("--blocks", "1x1x25", "-p", f"folder={runs}", "-p", "seconds=0.2")
+    return ("run", COUNTED, ANATOMICAL, "-o", tmp_path / "out", *params)
+
+
 @pytest.mark.parametrize("number", few(SIGNALS[1:], SIGNALS, "Ctrl-C ends a run: test_driver.py"))
 def test_an_interrupted_run_exits_with_130_and_goes_on_later(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    command = (
-        "run",
-        ADD,
-        ANATOMICAL,
-        "-o",
-        tmp_path / "out",
-        "--blocks",
-        "1x1x25",
-        "-p",
-        "seconds=0.2",
-    )
+    command = counted(tmp_path)
     over = ("--overwrite",) if number == signal.SIGTERM else ()
-    process = start(*command, *over)
-    first = pipe(process.stderr).readline()
-    assert LINE.fullmatch(first.rstrip("\n"))
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    with held(tmp_path / "runs"):
+        process = start(*command, *over)
+        first = pipe(process.stderr).readline()
+        assert LINE.fullmatch(first.rstrip("\n"))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     place = " in place of --overwrite" if over else ""
     assert (
@@ -412,22 +436,22 @@ def test_who_is_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:
     ) as process:
         pipe(process.stderr).readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
 
 def test_cancel_from_another_process(tmp_path: Path) -> None:
-    process = start(
-        "run", ADD, ANATOMICAL, "-o", tmp_path / "out", "--blocks", "1x1x25", "-p", "seconds=0.2"
-    )
-    pipe(process.stderr).readline()
-    status = succeed("status", tmp_path / "out")
-    assert status.startswith("state      running (pid ")
-    assert (
-        succeed("cancel", tmp_path / "out")
-        == "cancelled; run the same command with --resume to continue\n"
-    )
-    _, err = process.communicate(timeout=30)
+    command = counted(tmp_path)
+    with held(tmp_path / "runs"):
+        process = start(*command)
+        pipe(process.stderr).readline()
+        status = succeed("status", tmp_path / "out")
+        assert status.startswith("state      running (pid ")
+        assert (
+            succeed("cancel", tmp_path / "out")
+            == "cancelled; run the same command with --resume to continue\n"
+        )
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith("hyperslab: the run was cancelled; ")
 
@@ -436,7 +460,7 @@ def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
     process = start("info", DATA / "netcdf" / "ref_hdf5_compat1.nc")
     pipe(process.stdout).close()
     process.stdout = None
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert err == ""
     assert process.returncode == 1
 

@@ -341,7 +341,7 @@ def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
         [sys.executable, script, ANATOMICAL, tmp_path / "out"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

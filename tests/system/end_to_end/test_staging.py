@@ -36,7 +36,7 @@ from tests.system.end_to_end.command import ANATOMICAL, EPI, call
 
 CHUNKS = ("--chunks", "17,21,13")
 IMAGE = (20, 20, 20)
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 OUTPUTS: Mapping[str, tuple[str, ...]] = {
     "blocks": (),
     "compressed blocks": ("--format", "nii.gz"),

@@ -32,7 +32,7 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 _SHELL = re.compile(r"[&|;<>*$]")
 "What only a shell understands."
 _BIN = Path(sys.executable).parent
-_PATIENCE_S = 30.0
+_PATIENCE_S = 200.0
 
 
 class Snippet(NamedTuple):

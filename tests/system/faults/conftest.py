@@ -30,6 +30,6 @@ def values() -> Array:
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> dict[str, str]:
-    """The environment of a command whose writes take a tenth of a second."""
-    return conversions.slow_writes(tmp_path)
+def held(tmp_path: Path) -> dict[str, str]:
+    """The environment of a command whose writes wait, but for the first ones."""
+    return conversions.held_writes(tmp_path)

@@ -35,17 +35,27 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "shards": ("new.zarr", ("--chunks", "16,32,100", "--shards", "32,32,300")),
 }
 SITE = """
-import itertools, os, signal, time
+import itertools, os, signal, threading, time
 import hyperslab.driver.submission as records
 import hyperslab.storage.renaming as renaming
 import hyperslab.blocks.writing as writing
+from hyperslab.plan.journal import SlotJournal
 
 records.write_report = lambda *_: None
-plain_region, plain_rename, numbers = writing.write_region, renaming.rename, itertools.count(1)
+plain_rename, numbers = renaming.rename, itertools.count(1)
+plain_take = SlotJournal.take
+own = threading.local()
 
-def write_region(*arguments):
-    time.sleep(float(os.environ.get("SLOW_S", 0)))
-    return plain_region(*arguments)
+def held(plain):
+    def write(*arguments):
+        while getattr(own, "has_recorded", False) and os.path.exists(os.environ["HOLD"]):
+            time.sleep(0.01)
+        return plain(*arguments)
+    return write
+
+def take(*arguments):
+    plain_take(*arguments)
+    own.has_recorded = True
 
 def rename(*arguments):
     own = next(numbers)  # threads may rename at the same time
@@ -56,21 +66,30 @@ def rename(*arguments):
     if when == "after" and own == int(number):
         os.kill(os.getpid(), signal.SIGKILL)
 
-writing.write_region, renaming.rename = write_region, rename
+writing.write, writing.write_region = held(writing.write), held(writing.write_region)
+renaming.rename, SlotJournal.take = rename, take
 """
-"""What Python runs at its start, in the driver and in every worker: slow writes, a death at a
+"""What Python runs at its start, in the driver and in every worker: writes that wait, a death at a
 rename, no report.
 """
 
 
-def slow_writes(tmp_path: Path) -> dict[str, str]:
-    """The environment of a command whose writes take a tenth of a second."""
+def held_writes(tmp_path: Path) -> dict[str, str]:
+    """The environment of a command whose slots do a task each, and write nothing more until
+    the file of HOLD is gone: it is under way for as long as a test takes to meet it.
+    """
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
+    (tmp_path / "hold").touch()
     return {
         "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
-        "SLOW_S": "0.1",
+        "HOLD": str(tmp_path / "hold"),
     }
+
+
+def let_go(environment: Mapping[str, str]) -> None:
+    """Hold no write any more."""
+    Path(environment["HOLD"]).unlink()
 
 
 def values() -> Array:

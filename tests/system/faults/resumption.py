@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import hold, let_go
 from tests.system.clusters.processes import line
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -64,10 +65,12 @@ def stopped_and_resumed(
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.2)
+    hold(tmp_path / "runs")
     with running(*first, environment=environment) as run:
         await_recorded(run, out, 3)
         deed(run)
         code, said = run.wait()
+    let_go(tmp_path / "runs")
     assert code == 1, said
     assert reason in said
     assert "--resume continues" in said
@@ -85,6 +88,7 @@ def killed_and_resumed(tmp_path: Path, engine: str) -> list[str]:
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, engine, "COUNTED_TOTAL")
+    hold(tmp_path / "runs")
     with running(*arguments) as run:
         await_recorded(run, out, 5)
         left = run.workers()
@@ -92,6 +96,7 @@ def killed_and_resumed(tmp_path: Path, engine: str) -> list[str]:
         run.send(signal.SIGKILL)
         assert run.wait()[0] == -signal.SIGKILL
         await_gone(left)
+    let_go(tmp_path / "runs")
     before, held = sum(executions(tmp_path / "runs").values()), recorded(out)
     done = program(*arguments, "--resume")
     assert done.returncode == 0, done.stderr

@@ -33,8 +33,10 @@ HOLD = "case $2 in f[67]) while test -e {hold}; do sleep {nap}; done;; esac"
 
 @pytest.fixture
 def nap() -> str:
-    """Seconds that a command sleeps: no other process of this machine has this word."""
-    return f"0.2{os.getpid()}"
+    """Seconds that a command sleeps: no other process of this machine has this word, or a part of
+    it.
+    """
+    return f"0.2{os.getpid()}s"
 
 
 def job(tmp_path: Path, nap: str, *more: object) -> tuple[object, ...]:
@@ -143,7 +145,7 @@ def test_a_worker_dies(tmp_path: Path, nap: str) -> None:
 
 
 def test_a_run_that_is_cancelled_ends_its_commands(tmp_path: Path) -> None:
-    nap = f"1.{os.getpid()}"
+    nap = f"1.{os.getpid()}s"
     with under_way(tmp_path, nap, 2, "--engine", "threads") as run:
         began = time.monotonic()
         RunDirectory(tmp_path / "out").ask_to_cancel()

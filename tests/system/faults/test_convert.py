@@ -26,6 +26,7 @@ from tests.system.faults.conversions import (
     content,
     in_bytes,
     job,
+    let_go,
     recorded,
     refusal,
     undisturbed,
@@ -61,10 +62,10 @@ campaign kills conversions of all kinds.
 
 @pytest.mark.parametrize("kind", few(FORMS, KINDS, "a killed conversion goes on"))
 def test_a_killed_driver_leaves_nothing_visible_and_is_resumed(
-    source: Path, slow: dict[str, str], kind: str, expected: Expected
+    source: Path, held: dict[str, str], kind: str, expected: Expected
 ) -> None:
     out = source.parent / "out"
-    with running(*job(source, kind), environment=slow) as run:
+    with running(*job(source, kind), environment=held) as run:
         await_tasks(run, out, 2)
         run.send(signal.SIGKILL)
         assert run.wait()[0] == -signal.SIGKILL
@@ -72,11 +73,11 @@ def test_a_killed_driver_leaves_nothing_visible_and_is_resumed(
         "nothing but hidden files"
     )
     assert "--resume" in refusal(*job(source, kind))
-    held = recorded(out)
+    before = recorded(out)
     undisturbed(*job(source, kind, "--resume"))
     (manifest,) = out.rglob("manifest.json")
     tasks = json.loads(manifest.read_text())["tasks"]
-    assert 2 <= held < tasks
+    assert 2 <= before < tasks
     assert recorded(out) == tasks, "what was done is not done again"
     assert in_bytes(out) == expected(kind)
     assert kind == "split" or np.array_equal(content(out / KINDS[kind][0]), values_of(source))
@@ -87,16 +88,17 @@ ATTEMPT = "a killed worker costs an attempt: of a conversion into one file"
 
 @pytest.mark.parametrize("kind", few(["chunks"], ["chunks", "split"], ATTEMPT))
 def test_a_killed_worker_costs_an_attempt(
-    source: Path, slow: dict[str, str], kind: str, expected: Expected
+    source: Path, held: dict[str, str], kind: str, expected: Expected
 ) -> None:
     out = source.parent / "out"
     name, options = KINDS[kind]
     slots = ("--engine", "processes", "--workers", 2, "--threads", 2)
     arguments = ("convert", source, out / name, *options, *MEMORY, *slots, "--retries", 3, "-q")
-    with running(*arguments, environment=slow) as run:
+    with running(*arguments, environment=held) as run:
         await_tasks(run, out, 2)
         workers: list[psutil.Process] = [p for p in run.workers() if not p.children()]
         workers[-1].kill()
+        let_go(held)
         code, said = run.wait()
     assert code == 0, said
     await_gone(workers)
@@ -121,7 +123,7 @@ changes at once. test_commit.py has what a commit meets.
 
 @pytest.mark.parametrize(("kind", "moment"), few(OF_EACH, MOMENTS, "old file or new one"))
 def test_a_driver_killed_while_it_replaces(
-    source: Path, slow: dict[str, str], kind: str, moment: str, values: Array, expected: Expected
+    source: Path, held: dict[str, str], kind: str, moment: str, values: Array, expected: Expected
 ) -> None:
     """At any moment of the commit there is the old file or the new one; --resume makes it the new
     one.
@@ -136,7 +138,7 @@ def test_a_driver_killed_while_it_replaces(
     at = int(number) if int(number) > 0 else renames + 1 + int(number)
     with running(
         *job(source, kind, "--overwrite"),
-        environment=slow | {"KILL_AT": f"{when} {at}", "SLOW_S": "0"},
+        environment=held | {"KILL_AT": f"{when} {at}", "HOLD": ""},
     ) as run:
         assert run.wait()[0] == -signal.SIGKILL
     if kind == "split":
@@ -197,14 +199,14 @@ def test_a_reader_always_sees_the_old_file_or_the_new_one(source: Path, values: 
     assert min(seen) > 0
 
 
-def test_ctrl_c_leaves_the_old_file(source: Path, slow: dict[str, str], values: Array) -> None:
+def test_ctrl_c_leaves_the_old_file(source: Path, held: dict[str, str], values: Array) -> None:
     out = source.parent / "out"
     save(out / "new.nii", values[::-1].copy())
     before = in_bytes(out)
     assert f"{out / 'new.nii'} exists: give another name, or --overwrite" in refusal(
         *job(source, "placed")
     )
-    with running(*job(source, "placed", "--overwrite"), environment=slow) as run:
+    with running(*job(source, "placed", "--overwrite"), environment=held) as run:
         await_tasks(run, out, 2)
         run.send(signal.SIGINT)
         code, said = run.wait()

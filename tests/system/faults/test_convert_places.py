@@ -20,6 +20,7 @@ from tests.system.faults.conversions import (
     await_tasks,
     content,
     in_bytes,
+    let_go,
     refusal,
     undisturbed,
 )
@@ -115,7 +116,7 @@ def test_remedies_are_options_that_convert_has(source: Path) -> None:
     assert list(out.iterdir()) == [], "as the sentence says"
 
 
-def test_a_disk_that_fills_up(source: Path, slow: dict[str, str], values: Array) -> None:
+def test_a_disk_that_fills_up(source: Path, held: dict[str, str], values: Array) -> None:
     with small_disk(source.parent / "disk", 24 * MIB) as disk:
         out, seen = disk.path / "out" / "new.h5", disk.seen / "out"
         line = (
@@ -131,9 +132,10 @@ def test_a_disk_that_fills_up(source: Path, slow: dict[str, str], values: Array)
             4,
             "-q",
         )
-        with running(*line, inside=disk.inside, environment=slow) as run:
+        with running(*line, inside=disk.inside, environment=held) as run:
             await_tasks(run, seen, 2)
             disk.fill()
+            let_go(held)
             code, said = run.wait()
         assert code == 1, said
         assert "No space left on device" in said

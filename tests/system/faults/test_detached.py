@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,14 @@ from hyperslab.driver.submission import load_records
 from hyperslab.engines.slurm import commands, submitted
 from hyperslab.report.progress import Quiet
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
 from tests.system.faults.command import (
     FUNCTIONS,
+    PATIENCE_S,
     await_recorded,
     await_that,
     command,
@@ -56,11 +57,18 @@ def job(tmp_path: Path, function: str, *more: object) -> tuple[object, ...]:
     return ("run", *where, "--block-shape", "16,16,8", *PLACE, *more)
 
 
-def counted(tmp_path: Path, *more: object, seconds: float = 0.5) -> tuple[object, ...]:
+def counted(tmp_path: Path, *more: object) -> tuple[object, ...]:
     """A map that leaves a file per execution in tmp_path/runs."""
     (tmp_path / "runs").mkdir(exist_ok=True)
-    params = ("-p", f"folder={tmp_path}/runs", "-p", f"seconds={seconds}", "--keep", "volume")
+    params = ("-p", f"folder={tmp_path}/runs", "--keep", "volume")
     return job(tmp_path, "counted", *params, *more)
+
+
+def held(tmp_path: Path, *more: object) -> tuple[object, ...]:
+    """The same, of which two jobs stay at their tasks when two have ended."""
+    arguments = counted(tmp_path, *more)
+    hold(tmp_path / "runs", TASKS // 2)
+    return arguments
 
 
 def in_the_queue(cluster: slurm.Slurm) -> str:
@@ -86,13 +94,14 @@ def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm)
     out = tmp_path / "out"
     bad = ("-p", "deed=raise", "-p", "at=0,0,8", "-p", f"once={tmp_path}/marker")
     line = command(*job(tmp_path, "misbehave", *bad, "--detach", "--keep", "volume"))
+    cluster.command("scontrol", "update", "partitionname=all", "state=down")  # no job begins yet
     shell = subprocess.Popen(
         ["sh", "-c", 'status=1; "$@" && status=0; echo "status $status"; kill -9 0', "sh", *line],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    said, _ = shell.communicate(timeout=60)
+    said, _ = shell.communicate(timeout=PATIENCE_S)
     assert "status 0" in said
     assert f"hyperslab wait {out}" in said
     given = submitted.load(out / SUBMISSION)
@@ -104,6 +113,7 @@ def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm)
     assert told.code == 0
     assert "state      running" in told.out
     assert "jobs       " in told.out
+    cluster.command("scontrol", "update", "partitionname=all", "state=up")
     done = hyperslab("wait", out)
     assert done.returncode == 0, done
     assert f"{TASKS} of {TASKS} done" in done.stdout
@@ -174,7 +184,7 @@ def test_stages_of_a_detached_reduction_follow_each_other(
 def test_a_detached_run_is_cancelled_from_anywhere(tmp_path: Path, cluster: slurm.Slurm) -> None:
     values = make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    arguments = counted(tmp_path)
+    arguments = held(tmp_path)
     assert hyperslab(*arguments, "--detach").returncode == 0
     await_that("a task", lambda: recorded(out) >= 1)
     for busy in (call(*arguments, "--resume"), call("clean", out)):
@@ -186,21 +196,23 @@ def test_a_detached_run_is_cancelled_from_anywhere(tmp_path: Path, cluster: slur
     told = call("status", out)
     assert (told.code, "state      cancelled" in told.out) == (1, True)
     assert call("wait", out).code == 1
+    let_go(tmp_path / "runs")
     before = sum(executions(tmp_path / "runs").values())
-    held = recorded(out)
+    left = recorded(out)
     done = hyperslab(*counted(tmp_path), "--resume")
     assert done.returncode == 0, done
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
-    assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - held
+    assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - left
 
 
 def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: slurm.Slurm) -> None:
     values = make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    assert hyperslab(*counted(tmp_path), "--detach").returncode == 0
+    assert hyperslab(*held(tmp_path), "--detach").returncode == 0
     await_that("a task", lambda: recorded(out) >= 1)
     cluster.command("scancel", "--user=root")
     await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+    let_go(tmp_path / "runs")
     waited = call("wait", out)
     assert waited.code == 1
     assert "state      died" in waited.out
@@ -266,7 +278,7 @@ def test_a_folder_that_jobs_do_not_see_is_told(tmp_path: Path) -> None:
 def test_ctrl_c_gives_the_jobs_back(tmp_path: Path, cluster: slurm.Slurm) -> None:
     make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    with running(*counted(tmp_path)) as driver:
+    with running(*held(tmp_path)) as driver:
         await_recorded(driver, out, 1)
         driver.send(signal.SIGINT)
         code, said = driver.wait()
@@ -286,8 +298,7 @@ def test_jobs_of_a_killed_driver_are_given_back(
     """Whoever cancels the run, or goes on with it, ends them; what they have done is kept."""
     values = make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    arguments = counted(tmp_path)
-    with running(*arguments) as driver:
+    with running(*held(tmp_path)) as driver:
         await_recorded(driver, out, 1)
         driver.send(signal.SIGKILL)
         assert driver.wait()[0] == -signal.SIGKILL
@@ -296,14 +307,15 @@ def test_jobs_of_a_killed_driver_are_given_back(
         assert call("cancel", out).code == 0
         await_that("the end of the jobs", lambda: in_the_queue(cluster) == "")
         assert "state      cancelled" in call("status", out).out
-    held = recorded(out)
+    left = recorded(out)
     before = sum(executions(tmp_path / "runs").values())
+    let_go(tmp_path / "runs")
     done = hyperslab(*counted(tmp_path, "--resume"))
     assert done.returncode == 0, done
     await_that("an empty queue", lambda: in_the_queue(cluster) == "")
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     # those that were under way when the jobs were given back are done again
-    assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - held + 2
+    assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - left + 2
     assert call("verify", out).code == 0
 
 
@@ -312,16 +324,25 @@ def test_who_has_no_slurm_waits_and_cancels_as_well(
 ) -> None:
     make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
-    assert hyperslab(*counted(tmp_path), "--detach").returncode == 0
-    await_that("a task", lambda: recorded(out) >= 1)
+    runs = tmp_path / "runs"
+    arguments = counted(tmp_path)
+    hold(runs, 0)
+    assert hyperslab(*arguments, "--detach").returncode == 0
+    await_that("two jobs at their tasks", lambda: begun(runs) == TASKS // 2)
+    given = submitted.load(out / SUBMISSION)
+    assert given is not None
+    (number,) = given.numbers
+    waiting = [f"{number}_{task}" for task in range(TASKS // 2, TASKS)]
+    cluster.command("scontrol", "hold", *waiting)
+    let_go(runs)
+    await_that("two tasks", lambda: recorded(out) == TASKS // 2)
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("PATH", str(tmp_path))
         told = call("status", out)
         assert "jobs       Slurm cannot be asked here: there is no squeue here" in told.out
         assert told.code == 0
         assert call("cancel", out).code == 0
-    done = recorded(out)
+    cluster.command("scontrol", "release", *waiting)
     await_that("an empty queue", lambda: in_the_queue(cluster) == "")
-    time.sleep(0.5)
-    assert recorded(out) == done, "jobs that begin now find the run ended"
+    assert recorded(out) == TASKS // 2, "jobs that begin now find the run ended"
     assert call("status", out).code == 1

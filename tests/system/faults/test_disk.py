@@ -13,6 +13,7 @@ import pytest
 from hyperslab import Pipeline, run
 from hyperslab.errors import DoesNotFit
 from hyperslab.report.progress import Quiet
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -51,9 +52,11 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
             *params,
             *options,
         )
+        hold(tmp_path / "runs")
         with running(*arguments, inside=disk.inside) as run:
-            await_recorded(run, seen, 5)
+            await_recorded(run, seen, 5, tmp_path / "runs")
             disk.fill()
+            let_go(tmp_path / "runs")
             code, said = run.wait()
         print(said)
         assert code == 1, said
@@ -177,11 +180,13 @@ def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> Non
         "slabs",
         *params,
     )
+    hold(tmp_path)
     with running(*arguments) as run:
-        await_recorded(run, out, 3)
+        await_recorded(run, out, 3, tmp_path)
         workers = run.workers()
         while out.exists():
             shutil.rmtree(out, ignore_errors=True)
+        let_go(tmp_path)
         code, said = run.wait()
         await_gone(workers)
     assert code == 1
@@ -202,4 +207,4 @@ def test_records_that_are_damaged_are_not_believed(tmp_path: Path) -> None:
     done = hyperslab(*arguments, "--resume", "-q")
     assert done.returncode == 0, done.stderr
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
-    assert SLABS < len(list((tmp_path / "runs").iterdir())) < 2 * SLABS
+    assert SLABS < begun(tmp_path / "runs") < 2 * SLABS

@@ -5,11 +5,12 @@ missing.
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.journal import load_partials
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import FREE, hold, let_go
 from tests.repetitions import few, repeats
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -66,15 +68,39 @@ def kill_and_await_orphans(run: Running) -> None:
 
 
 @contextmanager
-def at_a_halt(run: Running) -> Iterator[None]:
-    """Its workers stand still, so that it is under way however long other commands take."""
-    workers = run.workers()
-    for worker in workers:
-        worker.suspend()
-    yield
-    for worker in workers:
-        with suppress(psutil.NoSuchProcess):  # its driver may have ended it
-            worker.resume()
+def held_run(tmp_path: Path, *arguments: object, free: int = FREE) -> Iterator[Running]:
+    """A run that is under way however long other commands take: so many of its blocks go on."""
+    hold(tmp_path / "runs", free)
+    with running(*arguments) as run:
+        yield run
+    let_go(tmp_path / "runs")
+
+
+AT_ITS_END = """
+import os
+import time
+from pathlib import Path
+
+from hyperslab.driver.products import Products
+
+
+def commit(*_):
+    Path(os.environ["AT_ITS_END"]).touch()
+    time.sleep(1000)
+
+
+Products.commit = commit
+"""
+"What Python runs at its start, in a driver that does not end."
+
+
+def endless(tmp_path: Path) -> dict[str, str]:
+    """The environment of a driver that stays where its tasks are done, and then makes a file."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(AT_ITS_END)
+    path = f"{site}:{os.environ.get('PYTHONPATH', '')}"
+    return {"PYTHONPATH": path, "AT_ITS_END": str(tmp_path / "at its end")}
 
 
 KEPT = "a map goes on where it was killed: into a volume; blocks after Ctrl-C"
@@ -85,7 +111,7 @@ def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(keep)
     arguments, kills = job(tmp_path, "counted", "--keep", keep), 2
     for kill in range(kills):
-        with running(*arguments, *(["--resume"] if kill else [])) as run:
+        with held_run(tmp_path, *arguments, *(["--resume"] if kill else [])) as run:
             await_recorded(run, out, 1 + 6 * kill)
             time.sleep(chance.uniform(0, 0.3))
             kill_and_await_orphans(run)
@@ -123,7 +149,7 @@ def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> Non
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(3)
     arguments, kills = job(tmp_path, "COUNTED_TOTAL"), 2
     for kill in range(kills):
-        with running(*arguments, *(["--resume"] if kill else [])) as run:
+        with held_run(tmp_path, *arguments, *(["--resume"] if kill else [])) as run:
             await_recorded(run, out, 1 + 6 * kill)
             time.sleep(chance.uniform(0, 0.3))
             kill_and_await_orphans(run)
@@ -146,11 +172,12 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "counted", "--keep", "volume")
     for kill, moment in enumerate(("run-0001", "run-0002/status.json", "run-0003/worker.log")):
-        with running(*arguments, *(["--resume"] if kill else [])) as run:
+        with held_run(tmp_path, *arguments, *(["--resume"] if kill else []), free=1) as run:
             await_that(moment, (out / ".hyperslab" / moment).exists)
             kill_and_await_orphans(run)
-    with running(*arguments, "--resume") as run:
-        await_recorded(run, out, SLABS)
+    with running(*arguments, "--resume", environment=endless(tmp_path)) as run:
+        await_that("the end of its tasks", (tmp_path / "at its end").exists)
+        assert recorded(out) == SLABS
         kill_and_await_orphans(run)
     done = hyperslab(*arguments, "--resume", *ON_THREADS)
     assert done.returncode == 0, done.stderr
@@ -160,15 +187,15 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
 def test_a_second_run_on_one_directory_is_refused(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "counted", "--keep", "volume")
-    with running(*arguments) as run:
+    with held_run(tmp_path, *arguments) as run:
         await_recorded(run, out, 1)
-        with at_a_halt(run):
-            for more in ([], ["--resume"]):
-                second = hyperslab(*arguments, *more)
-                assert second.returncode == 2
-                assert f"{out} is in use by another run" in second.stderr
-                assert "Traceback" not in second.stderr
-            assert hyperslab("clean", out).returncode == 2
+        for more in ([], ["--resume"]):
+            second = hyperslab(*arguments, *more)
+            assert second.returncode == 2
+            assert f"{out} is in use by another run" in second.stderr
+            assert "Traceback" not in second.stderr
+        assert hyperslab("clean", out).returncode == 2
+        let_go(tmp_path / "runs")
         code, said = run.wait()
     assert code == 0, said
     assert executions(tmp_path / "runs").keys() == {f"0_0_{n}" for n in range(SLABS)}
@@ -194,7 +221,7 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     function = "COUNTED_TOTAL" if number == signal.SIGTERM else "counted"
     arguments = job(tmp_path, function)
-    with running(*arguments) as run:
+    with held_run(tmp_path, *arguments) as run:
         await_recorded(run, out, 5)
         workers = run.workers()
         run.send(number)
@@ -220,15 +247,13 @@ def test_cancel_and_status(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = job(tmp_path, "counted", "--keep", "volume")
     assert hyperslab("status", out).returncode == 2
-    with running(*arguments) as run:
+    with held_run(tmp_path, *arguments) as run:
         await_recorded(run, out, 3)
-        with at_a_halt(run):
-            status = hyperslab("status", out)
-            assert status.returncode == 0
-            assert f"state      running (pid {run.process.pid} on " in status.stdout
-            cancel = Running("cancel", out)
-            await_that("a wish to end", (out / ".hyperslab" / "cancel").exists)
-        assert cancel.wait()[1].startswith("cancelled")
+        status = hyperslab("status", out)
+        assert status.returncode == 0
+        assert f"state      running (pid {run.process.pid} on " in status.stdout
+        cancelled = hyperslab("cancel", out)
+        assert cancelled.stdout.startswith("cancelled")
         code, said = run.wait()
     assert code == 1
     assert "the run was cancelled" in said

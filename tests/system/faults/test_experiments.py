@@ -9,8 +9,7 @@ import os
 import random
 import signal
 import subprocess
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +30,8 @@ TRIALS = 6
 "Trials of three cells in two replicates."
 FILES = 2
 "Files of their source."
+AGES_MS = 10**6
+"Longer than a test takes."
 
 SPEC = """\
 title = "Short"
@@ -96,14 +97,12 @@ def _told(text: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment at which a runner is killed: at a call on a file of the experiment, or as soon as it
-    has made that.
-    """
+    """A moment at which a runner is killed: at a call on a file of the experiment."""
 
     place: str
     "File or folder, from that of the experiment on."
-    rule: Rule | None = None
-    "Call that kills; None: any runner that has made the file is killed from outside."
+    rule: Rule
+    "Call that kills, or that waits while the runner is killed from outside."
 
 
 def _while_it_begins(chance: random.Random, number: int) -> Moment:
@@ -118,8 +117,10 @@ def _between_trials(chance: random.Random, number: int) -> Moment:
 
 
 def _while_a_trial_runs(chance: random.Random, number: int) -> Moment:
-    made = chance.choice(("output.log", "out/.hyperslab"))
-    return Moment(f"{_folder(chance, number)}/{made}")
+    """At its first call on a file of its run, where it stays."""
+    place = f"{_folder(chance, number)}/out/.hyperslab"
+    kind = chance.choice(("create", "mkdir"))
+    return Moment(place, Rule(kind, 1, 1, "sleep", number=AGES_MS))
 
 
 def _while_its_records_are_renamed(chance: random.Random, number: int) -> Moment:
@@ -143,30 +144,21 @@ def _folder(chance: random.Random, number: int) -> str:
 
 def _kill(moment: Moment, line: Sequence[object], out: Path, library: Path, notes: Path) -> None:
     """Run a command until it is killed."""
-    if moment.rule is None:
-        _kill_from_outside(line, out / moment.place)
-        return
     variables = shim.environment(library, out / moment.place, notes, moment.rule)
+    if moment.rule.deed == "sleep":
+        _kill_from_outside(line, variables, notes)
+        return
     killed = program(*line, environment={**os.environ, **variables})
     assert killed.returncode == -signal.SIGKILL, (moment, killed.stderr)
     assert shim.hits(notes) == 1
 
 
-def _kill_from_outside(line: Sequence[object], made: Path) -> None:
-    began_ns = time.time_ns()
-    with running(*line) as runner:
-        await_that(f"{made}", lambda: _is_made(made, began_ns))
+def _kill_from_outside(line: Sequence[object], variables: Mapping[str, str], notes: Path) -> None:
+    with running(*line, environment=variables) as runner:
+        await_that("a trial that stays where it is", lambda: shim.hits(notes) or runner.has_ended)
         runner.send(signal.SIGKILL)
         code, said = runner.wait()
     assert code == -signal.SIGKILL, said
-
-
-def _is_made(path: Path, began_ns: int) -> bool:
-    """Whether there is such a file that no earlier runner has left."""
-    try:
-        return path.stat().st_mtime_ns > began_ns
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +231,7 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
         "import time\n\ndef work(block, delay=0.0):\n    if delay == 2.0:\n"
         "        raise ValueError('two is too much')\n    time.sleep(delay)\n    return block\n"
     )
-    spec = _spec(tmp_path, "mine.py:work", limit_s=8.0, delays=(2.0, 60.0))
+    spec = _spec(tmp_path, "mine.py:work", limit_s=20.0, delays=(2.0, 200.0))
     out = tmp_path / "out"
     line = command("experiment", "run", spec, "--out", out, "--json")
     runner = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -251,8 +243,8 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
     assert runner.returncode == 1
     by_delay = {attempt.levels["delay"]: attempt for attempt in _record(out).attempts}
     assert by_delay[0.0].state == "done"
-    assert by_delay[60.0].state == "too long"
-    assert by_delay[60.0].wall_s < 60
+    assert by_delay[200.0].state == "too long"
+    assert by_delay[200.0].wall_s < 200
     assert by_delay[2.0].state == "failed"
     assert "two is too much" in by_delay[2.0].reason
     assert "two is too much" in " ".join(map(str, [_told(text)["certainty"]]))

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from hyperslab.plan.journal import Tail
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import repeats
 from tests.system.clusters import sshd
 from tests.system.clusters.processes import line
@@ -84,10 +85,17 @@ def test_killed_jobs(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     once = ("--workers", 1, "--retries", 3)
     arguments = job(tmp_path, ENGINE, "counted", *VOLUME, *once, seconds=0.1)
+    runs = tmp_path / "runs"
+    gone_on = hold(runs, 0)
     with running(*arguments) as run:
+        await_that("a task", lambda: begun(runs) > gone_on)
         at_a_task(run, out).children()[0].kill()
+        hold(runs, 8)
         await_recorded(run, out, 8)
+        gone_on = hold(runs, 0)
+        await_that("another task", lambda: begun(runs) > gone_on)
         os.killpg(at_a_task(run, out).pid, signal.SIGKILL)
+        let_go(runs)
         code, said = run.wait()
     assert code == 0, said
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
@@ -109,7 +117,9 @@ def test_a_killed_driver_leaves_a_resumable_run_and_no_process(tmp_path: Path) -
 
 def test_ctrl_c_ends_all(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
-    with running(*job(tmp_path, ENGINE, "counted", *VOLUME)) as run:
+    arguments = job(tmp_path, ENGINE, "counted", *VOLUME)
+    hold(tmp_path / "runs")
+    with running(*arguments) as run:
         await_recorded(run, tmp_path / "out", 4)
         left = run.workers()
         os.killpg(run.process.pid, signal.SIGINT)  # as a terminal does
@@ -144,9 +154,13 @@ def test_a_killed_keeper_stops_the_run(tmp_path: Path) -> None:
 def test_a_killed_driver_ends_its_jobs_on_other_hosts(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     place = ("--connect", "ssh:2/node")
-    arguments = job(tmp_path, ENGINE, "counted", *VOLUME, *place, seconds=0.5)
+    arguments = job(tmp_path, ENGINE, "counted", *VOLUME, *place)
+    runs = tmp_path / "runs"
+    hold(runs, 1)
     with host(tmp_path) as there, running(*arguments, environment=there.environment) as run:
         await_recorded(run, tmp_path / "out", 1)
+        gone_on = hold(runs, 0)
+        await_that("two jobs at a task", lambda: begun(runs) == gone_on + 2)
         left = [p for p in there.household.left() if PYTHON in line(p)]
         assert len(left) >= 2
         run.send(signal.SIGKILL)

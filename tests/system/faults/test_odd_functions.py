@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 import hyperslab as hs
 from tests.repetitions import few
 from tests.system.clusters.processes import runs
-from tests.system.faults.command import hyperslab, make_volume
+from tests.system.faults.command import await_that, hyperslab, make_volume
 
 Block = np.ndarray[Any, Any]
 ENGINES = [("serial", 1), ("threads", 2), ("processes", 2)]
@@ -172,7 +171,5 @@ def test_what_a_function_starts_ends_with_its_worker(tmp_path: Path) -> None:
     )
     result = hs.run(pipeline, workers=1, retries=0, check=False)
     assert ["code 3" in failed.message for failed in result.failures] == [True]
-    child, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20
-    while runs(child):
-        assert time.monotonic() < deadline, "the child has outlived its worker"
-        time.sleep(0.05)
+    child = int((tmp_path / "pid").read_text())
+    await_that("the end of the child of a worker", lambda: not runs(child))

@@ -18,6 +18,7 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.errors import OutputBusy
 from hyperslab.plan.journal import Tail
+from hyperslab.testing.holding import hold, let_go
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
@@ -59,10 +60,13 @@ def volume_job(tmp_path: Path, *more: object) -> tuple[object, ...]:
 
 
 def killed_after(tmp_path: Path, tasks: int, *more: object) -> None:
-    with running(*volume_job(tmp_path, *more)) as run:
+    arguments = volume_job(tmp_path, *more)
+    hold(tmp_path / "runs", tasks + 2)
+    with running(*arguments) as run:
         await_recorded(run, tmp_path / "out", tasks)
         run.send(signal.SIGKILL)
         run.wait()
+    let_go(tmp_path / "runs")
 
 
 def test_results_belong_to_the_volume_that_they_were_written_to(tmp_path: Path) -> None:
@@ -177,6 +181,7 @@ def test_all_of_a_killed_run_can_be_cleaned(tmp_path: Path) -> None:
         "--engine",
         "threads",
     )
+    hold(tmp_path / "runs")
     with running(*arguments, "-p", f"folder={tmp_path}/runs", "-p", "seconds=0.05") as run:
         await_recorded(run, tmp_path / "out", 3)
         run.send(signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from hyperslab.testing.holding import hold, let_go
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -143,24 +143,27 @@ NOTICED = "a file that is another one now: all changes, in all formats, tests/fo
 def test_a_file_that_changes_under_way(tmp_path: Path, change: str) -> None:
     alter, reason = CHANGES[change]
     values, path, out = make_volume(tmp_path / "in.nii"), tmp_path / "in.nii", tmp_path / "out"
+    runs = tmp_path / "runs"
     shutil.copy2(path, tmp_path / "copy.nii")
     arguments = (
         "run",
-        f"{FUNCTIONS}:add",
+        f"{FUNCTIONS}:counted",
         path,
         "-o",
         out,
         "--partition",
         "slabs",
         "-p",
-        "seconds=0.1",
+        f"folder={runs}",
         "--engine",
         "threads",
     )
+    runs.mkdir()
+    hold(runs)
     with running(*arguments) as run:
         await_recorded(run, out, 5)
-        time.sleep(0.05)
         alter(path)
+        let_go(runs)
         code, said = run.wait()
     assert code == 1
     assert f"{path}: {reason}" in said
@@ -174,10 +177,22 @@ def test_a_file_that_changes_under_way(tmp_path: Path, change: str) -> None:
     assert len(list(out.glob("*.nii"))) == SLABS
 
 
+WAITS = """
+import os, time
+
+def f(block, slab):
+    while any(slab.start) and os.path.exists({hold!r}):
+        time.sleep(0.01)
+    return block
+"""
+"Its first block waits for nobody."
+
+
 def test_a_function_that_is_edited_under_way(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
-    code = "import time\ndef f(block):\n    time.sleep(0.3)\n    return block\n"
+    code = WAITS.format(hold=str(tmp_path / "hold"))
     (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "hold").touch()
     arguments = (
         "run",
         f"{tmp_path}/mine.py:f",
@@ -186,12 +201,14 @@ def test_a_function_that_is_edited_under_way(tmp_path: Path) -> None:
         tmp_path / "out",
         "--blocks",
         8,
+        "--no-trial",
     )
     with running(*arguments) as run:
         await_recorded(run, tmp_path / "out", 1)
         (tmp_path / "mine.py").write_text(code.replace("return block", "return block * 0"))
         for worker in run.workers():
             worker.kill()
+        (tmp_path / "hold").unlink()
         status, said = run.wait()
     assert status == 1
     assert f"{tmp_path}/mine.py was edited after the run was planned: start the run again" in said

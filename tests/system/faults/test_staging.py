@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from hyperslab.driver.submission import load_records
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.staging import area
 from hyperslab.testing.functions import executions
+from hyperslab.testing.holding import hold, let_go
 from tests.campaign import shim
 from tests.campaign.shim import MANY, Rule
 from tests.repetitions import few
@@ -138,30 +138,33 @@ def test_a_worker_that_is_killed_takes_no_block_with_it(tmp_path: Path, library:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     variables = shim.environment(library, out, tmp_path / "notes", SLOW)
     arguments = job(tmp_path, "-p", "seconds=0.02", "--workers", 2)
+    hold(tmp_path / "runs")
     with running(*arguments, environment=variables) as under_way:
         await_recorded(under_way, out, 2)
         under_way.workers()[0].kill()
+        let_go(tmp_path / "runs")
         code, said = under_way.wait()
     assert code == 0, said
     require_right(tmp_path, values)
     assert list((tmp_path / "fast").iterdir()) == []
 
 
-@pytest.fixture
-def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reaches storage slowly, in this process."""
+def have_storage_wait(monkeypatch: pytest.MonkeyPatch, until: Callable[[], object]) -> None:
+    """Have nothing that comes by way of the tier reach storage, in this process, before something
+    is so.
+    """
     settle = writing.settle
 
-    def slowly(path: Path) -> None:
-        time.sleep(0.02)
+    def late(path: Path) -> None:
+        await_that("what storage waits for", until)
         settle(path)
 
-    monkeypatch.setattr(writing, "settle", slowly)
+    monkeypatch.setattr(writing, "settle", late)
 
 
-@pytest.mark.usefixtures("slow_storage")
-def test_a_tier_that_fills_up(tmp_path: Path) -> None:
+def test_a_tier_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = make_volume(tmp_path / "in.nii")
+    have_storage_wait(monkeypatch, lambda: executed(tmp_path) == SLABS)
     with small_disk(tmp_path / "small", 20 * 1024) as disk:
         done = call(*job(tmp_path, "--engine", "threads", fast=disk.seen))
         assert [path.name for path in disk.seen.iterdir()] == ["mounted"]
@@ -262,35 +265,39 @@ def test_a_driver_that_is_killed_while_it_copies_or_evicts(
     require_copied(tmp_path)
 
 
-@pytest.mark.usefixtures("slow_storage")
-def test_a_tier_that_vanishes(tmp_path: Path) -> None:
+def test_a_tier_that_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = tmp_path / "fast"
-    require_done_without(tmp_path, lambda: fast.rename(tmp_path / "elsewhere"))
+    require_done_without(tmp_path, monkeypatch, lambda: fast.rename(tmp_path / "elsewhere"))
 
 
-@pytest.mark.usefixtures("slow_storage")
-def test_a_tier_that_dies(tmp_path: Path) -> None:
+def test_a_tier_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program of its file system is killed: whatever is asked of it is an error."""
     fast = tmp_path / "fast"
     fast.mkdir()
     with mounted(fast, Settings()) as emulation:
         assert emulation.pid is not None
         pid = emulation.pid
-        require_done_without(tmp_path, lambda: os.kill(pid, signal.SIGKILL))
+        require_done_without(tmp_path, monkeypatch, lambda: os.kill(pid, signal.SIGKILL))
     assert len(area.sweep(fast)) == 1
     assert list(fast.iterdir()) == []
 
 
-def require_done_without(tmp_path: Path, take_away: Callable[[], object]) -> None:
+def require_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take_away: Callable[[], object]
+) -> None:
     """Blocks that were on the tier alone when something takes it away are made again, at no charge,
     and go to their files directly.
     """
     values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"
     arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
 
+    is_taken = threading.Event()
+    have_storage_wait(monkeypatch, is_taken.is_set)
+
     def await_and_take() -> None:
         await_that("blocks on the tier", lambda: staged(fast) > 1)
         take_away()
+        is_taken.set()
 
     thief = threading.Thread(target=await_and_take)
     thief.start()

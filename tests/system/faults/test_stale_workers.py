@@ -41,8 +41,8 @@ def stuck(block, slab, folder):
     return block + block.dtype.type(k)
 """
 WAITS = "while not Path(folder, 'go').exists(): time.sleep(0.01)"
-HOLDS_THE_LOCK = """Path(folder, "tool").write_text(str(subprocess.Popen(["sleep", "60"]).pid))
-        ctypes.PyDLL(None).sleep(60)"""
+HOLDS_THE_LOCK = """Path(folder, "tool").write_text(str(subprocess.Popen(["sleep", "1000"]).pid))
+        ctypes.PyDLL(None).sleep(1000)"""
 
 
 def job(tmp_path: Path, how: str, *more: object) -> tuple[object, ...]:
@@ -109,9 +109,7 @@ def test_no_worker_outlives_its_driver(tmp_path: Path, engine: str, is_stopped: 
             os.kill(pid, signal.SIGSTOP)
         run.send(signal.SIGKILL)
         assert run.wait()[0] == -signal.SIGKILL
-        began = time.monotonic()
-        await_gone(left)
-        assert time.monotonic() - began < 30, "they ended by themselves"
+        await_gone(left)  # long before they end by themselves
     done = hyperslab(*arguments, "--resume", "--quiet")
     assert done.returncode == 0, done
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
@@ -140,15 +138,14 @@ def test_a_resumed_run_waits_for_workers_of_a_cluster(
         assert (runs / "stuck").read_text() in refused.err, "the worker is not named"
         (runs / "k").write_text("2")
         with running(*arguments, "--resume", "--engine", "threads", "--threads", 2) as run:
-            await_that(
-                "the resumed run owns the directory",
-                lambda: f"pid {run.process.pid} " in owner(tmp_path),
-            )
-            time.sleep(0.5)
+            assert run.process.stderr is not None
+            waiting = f"waiting for worker {(runs / 'stuck').read_text()} on"
+            said = next((line for line in run.process.stderr if waiting in line), "")
+            assert f"pid {run.process.pid} " in owner(tmp_path)
             (runs / "go").touch()
-            code, said = run.wait()
-        assert code == 0, said
-        assert f"waiting for worker {(runs / 'stuck').read_text()} on" in said
+            code, more = run.wait()
+        assert code == 0, more
+        assert said, more
         found = load(tmp_path / "out" / "in.nii")
         time.sleep(0.5)
         assert np.array_equal(load(tmp_path / "out" / "in.nii"), found)

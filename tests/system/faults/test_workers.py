@@ -13,12 +13,13 @@ import numpy as np
 import psutil
 import pytest
 
+from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few
 from tests.system.faults.command import (
     FUNCTIONS,
     Running,
     assert_failed_alone,
-    await_recorded,
+    await_that,
     hyperslab,
     load,
     make_volume,
@@ -26,12 +27,14 @@ from tests.system.faults.command import (
     running,
 )
 
+LATE_S = 8
+"Longer than a task takes that returns a block at once, whatever else its machine does."
 BY_DEED = {
     "leave": "exited with code 7 in the middle of the task",
     "fork": "exited with code 7 in the middle of the task",
     "die": "killed by SIGKILL (kill -9, or the kernel's out-of-memory killer)",
     "crash": "killed by SIGSEGV",
-    "hang": "ran longer than --task-timeout 3 s",
+    "hang": f"ran longer than --task-timeout {LATE_S} s",
     "raise": "ValueError: this block is not to my liking",
     "exit": "the function called sys.exit(3)",
     "shape": "misbehave returned a block of shape (1, 16, 1), not (16, 16, 1)",
@@ -41,42 +44,46 @@ PLAYED = ("fork", "die", "hang")
 "What a worker dies of, and how it does not end; `serial` plays the deeds of Python in EngineTests."
 
 
-MOST_KILLS = 4
+KILLS = 4
 
 
-def kill_at_random(run: Running, seed: int) -> int:
-    """Kill a worker again and again, at random moments, until the run has ended; how many were
-    hit.
+def kill_at_random(run: Running, runs: Path, seed: int) -> None:
+    """Kill a worker again and again, at random moments of a run that goes on for as long as that
+    takes.
     """
     chance, killed = random.Random(seed), 0
-    while not run.has_ended:
+    while killed < KILLS:
+        assert not run.has_ended, run.wait()
         time.sleep(chance.uniform(0.05, 0.4))
         workers = run.workers()
-        if workers and killed < MOST_KILLS:
+        if workers:
             with contextlib.suppress(psutil.NoSuchProcess):
                 chance.choice(workers).kill()
                 killed += 1
-    return killed
+    let_go(runs)
 
 
 def test_killed_workers_of_a_map(tmp_path: Path) -> None:
-    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    values, out, runs = make_volume(tmp_path / "in.nii"), tmp_path / "out", tmp_path / "runs"
+    runs.mkdir()
     arguments = (
         "run",
-        f"{FUNCTIONS}:add",
+        f"{FUNCTIONS}:counted",
         tmp_path / "in.nii",
         "-o",
         out,
+        "-p",
+        f"folder={runs}",
         "-p",
         "seconds=0.1",
         "--keep",
         "volume",
     )
+    hold(runs)
     with running(*arguments, "--partition", "slabs", "--retries", 20, "--workers", 2) as run:
-        killed = kill_at_random(run, seed=0)
+        kill_at_random(run, runs, seed=0)
         code, said = run.wait()
     assert code == 0, said
-    assert killed >= 2
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     assert hyperslab("verify", out).returncode == 0
     assert no_part_left(out)
@@ -110,11 +117,11 @@ def test_killed_workers_of_a_reduction(tmp_path: Path, threads: int) -> None:
         "--threads",
         threads,
     )
+    hold(runs)
     with running(*arguments, *options) as run:
-        killed = kill_at_random(run, seed=threads)
+        kill_at_random(run, runs, seed=threads)
         code, said = run.wait()
     assert code == 0, said
-    assert killed >= 2
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
 
 
@@ -132,7 +139,7 @@ def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, deed: str) -> N
         "-p",
         "at=0,0,5",
     )
-    limit_s = 3 if deed == "hang" else 60
+    limit_s = LATE_S if deed == "hang" else 100
     done = hyperslab(
         *arguments, "--partition", "slabs", "--retries", 0, "--task-timeout", limit_s,
         "--workers", 2,
@@ -173,6 +180,8 @@ def test_workers_killed_as_they_start(tmp_path: Path) -> None:
         "volume",
         "--blocks",
         4,
+        "--retries",
+        3,  # they may have begun a task each time
     )
     with running(*arguments, "-p", "seconds=0.2") as run:
         for _ in range(3):
@@ -187,25 +196,27 @@ def test_workers_killed_as_they_start(tmp_path: Path) -> None:
 
 
 def test_all_workers_killed_at_once(tmp_path: Path) -> None:
-    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    values, out, runs = make_volume(tmp_path / "in.nii"), tmp_path / "out", tmp_path / "runs"
+    runs.mkdir()
     arguments = (
         "run",
-        f"{FUNCTIONS}:add",
+        f"{FUNCTIONS}:counted",
         tmp_path / "in.nii",
         "-o",
         out,
         "-p",
-        "seconds=0.1",
+        f"folder={runs}",
         "--keep",
         "volume",
     )
-    with running(*arguments, "--partition", "slabs", "--retries", 1) as run:
-        await_recorded(run, out, 4)
-        time.sleep(0.05)  # those that have just recorded a task are in the middle of another
+    gone_on = hold(runs, 4)
+    with running(*arguments, "--partition", "slabs", "--retries", 1, "--workers", 2) as run:
+        await_that("both in the middle of a task", lambda: begun(runs) == gone_on + 2)
         workers = run.workers()
         assert len(workers) == 2
         for worker in workers:
             worker.kill()
+        let_go(runs)
         code, said = run.wait()
     assert code == 0, said
     assert "killed by SIGKILL" in said
