@@ -21,7 +21,7 @@ from hyperslab.storage.accounting import bpf, strace
 from tests.formats.files import ROOT
 from tests.repetitions import repeats
 from tests.system.clusters import spark
-from tests.system.clusters.required import required
+from tests.system.clusters.required import required, required_to_count
 
 pytestmark = repeats(
     "operations on files are counted: experiment/test_reads.py; Spark's known: report/test_files.py"
@@ -36,7 +36,7 @@ def jobs(
 ) -> dict[str, Accesses]:
     """Operations of each job of one Spark, counted in each way that knows every one."""
     way = request.param
-    required(way.why_not())
+    required_to_count(way)
     required(spark.missing())
     folder = tmp_path_factory.mktemp("spark")
     for name in ("scratch", "events"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.storage.accounting import bpf, strace
-from tests.system.clusters.required import required
+from tests.system.clusters.required import required_to_count
 from tests.system.faults.command import PATIENCE_S, await_that
 
 WAYS = {strace.WAY: strace, bpf.WAY: bpf}
@@ -22,7 +22,7 @@ WAYS = {strace.WAY: strace, bpf.WAY: bpf}
 )
 def test_a_death_takes_the_command_along(tmp_path: Path, way: str, victim: str) -> None:
     """A command whose calls nobody would answer or count any more must not go on."""
-    required(WAYS[way].why_not())
+    required_to_count(WAYS[way])
     mark = tmp_path / "pid"
     script = f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 1000"
     code = (

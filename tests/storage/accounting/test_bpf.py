@@ -17,7 +17,7 @@ import pytest
 from hyperslab.accesses import OPERATIONS, Accesses
 from hyperslab.storage.accounting import bpf, strace
 from hyperslab.storage.accounting.looked import arguments
-from tests.system.clusters.required import required
+from tests.system.clusters.required import required_to_count
 
 OBJECT = Path(__file__).parents[3] / "rust" / "filecalls" / "src" / "calls.bpf.o"
 M, R = 4, 5
@@ -61,7 +61,7 @@ ls -l > /dev/null
 
 @pytest.fixture(scope="module", autouse=True)
 def _bpf_works() -> None:
-    required(bpf.why_not())
+    required_to_count(bpf)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def _bpf_works() -> None:
 def test_both_ways_count_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    required(strace.why_not())
+    required_to_count(strace)
     by_way = {}
     for way in (strace, bpf):
         place = tmp_path / "work"

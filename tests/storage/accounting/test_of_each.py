@@ -14,7 +14,7 @@ from hyperslab.accesses import OPERATIONS, Accesses
 from hyperslab.errors import UsageError
 from hyperslab.storage.accounting import bpf, strace
 from hyperslab.storage.accounting.calls import MAPS_NOTE
-from tests.system.clusters.required import required
+from tests.system.clusters.required import required_to_count
 
 PLANTED = Path(__file__).with_name("planted.py")
 TOP = {
@@ -49,7 +49,7 @@ NOTES = {strace: [strace.TIMES_NOTE, MAPS_NOTE], bpf: [MAPS_NOTE]}
 def way(request: pytest.FixtureRequest) -> ModuleType:
     """Each way that knows every operation."""
     found: ModuleType = request.param
-    required(found.why_not())
+    required_to_count(found)
     return found
 
 
