@@ -26,7 +26,7 @@ from hyperslab.arrays import Array
 
 HYPERSLAB = [sys.executable, "-c", "from hyperslab.cli import main; main()"]
 LIBRARIES = "import numpy, nibabel, h5py"
-MOST = {"--help": 0.8, "info": 1.3, "doctor": 2.0, "null run": 2.6, "run stats": 2.8}
+MOST = {"--help": 0.7, "info": 1.2, "doctor": 2.0, "null run": 2.4, "run stats": 2.6}
 "Time of each command / time of the libraries, at most."
 PAGE_NBYTES = 400_000
 "What the page of a short run may weigh."

@@ -14,16 +14,16 @@ from hyperslab.redaction import OPTION
 
 Opt = typer.Option
 
-# Panels of the help, each with an example.
-INPUTS = "Inputs, as in: --with mask=mask.nii.gz --region 10:40,20:60,5:25"
-COMMAND = "Commands, as in: --command 'bet {input} {out}/{name}_brain' --match '*_T1w.nii.gz'"
-FUNCTION = "The function, as in: --param sigma=2 --halo 3"
-OUTPUTS = "Outputs, as in: --out means.nii.gz --dtype float32"
-BLOCKS = "Blocks, as in: --blocks 5x5x5 --memory 8GB"
-ENGINE = "The engine, as in: --engine dask-futures --workers 4"
-STAGING = "Slow storage, as in: --stage-in /dev/shm --stage-out /dev/shm"
-GOING_ON = "Before and after, as in: --dry-run, then --resume"
-SHOWN = "What is shown, as in: --verbose"
+# Panels of the help, whose titles get examples (`hyperslab.cli.help_page`).
+INPUTS = "Inputs"
+COMMAND = "Commands"
+FUNCTION = "The function"
+OUTPUTS = "Outputs"
+BLOCKS = "Blocks"
+ENGINE = "The engine"
+STAGING = "Slow storage"
+GOING_ON = "Before and after"
+SHOWN = "What is shown"
 
 
 def completing(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

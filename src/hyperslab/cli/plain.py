@@ -33,8 +33,9 @@ class _Plain:
                 one.process_value = functools.partial(_value, one, kind, one.process_value)
         return parameters
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         help_page.prepare()
+        help_page.give_examples(self.params)
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 

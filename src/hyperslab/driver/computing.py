@@ -29,8 +29,8 @@ MOST_LINES = 1000
 
 @told_in_python
 def compute(pipeline: Pipeline, settings: Settings) -> Any:
-    """The value of a reduction, or the array that the steps make: a dict by name of several that a
-    function returns, a list of those of several files.
+    """The value of a reduction, or the array that the steps make: a dict by name of those that a
+    function returns as a dict or tuple, a list of those of several files.
 
     Raises UsageError for a pipeline that writes, otherwise what `hyperslab.run` raises.
     """
@@ -70,10 +70,10 @@ def _computed(pipeline: Pipeline, options: Options) -> Any:
         views = [open_view(volume.sink.path, "stored") for volume in job.output.volumes]
         arrays = [view[...] for view in views]
     names = [promise.name for promise in job.steps[-1].returns] if job.steps else [""]
+    if names[0] and len(arrays) == len(names):
+        return dict(zip(names, arrays, strict=True))
     if len(arrays) == 1:
         return arrays[0]
-    if len(arrays) == len(names):
-        return dict(zip(names, arrays, strict=True))
     return arrays
 
 

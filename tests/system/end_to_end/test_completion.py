@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -12,6 +13,8 @@ from hyperslab.engines.facts import engine_names
 from hyperslab.formats import written
 from hyperslab.workloads import BUILTINS
 from tests.system.end_to_end.command import AS_INSTALLED, call
+
+PANELS = (flags.INPUTS, flags.BLOCKS, flags.ENGINE, flags.GOING_ON, flags.OUTPUTS, flags.FUNCTION)
 
 
 def completed(line: str) -> list[str]:
@@ -42,11 +45,17 @@ def test_words_that_begin_so(words: list[str], begun: str) -> None:
     assert found == [word for word in words if word.startswith(begun)]
 
 
-@pytest.mark.parametrize("verb", ["run", "convert"])
+@pytest.mark.parametrize("verb", ["run", "convert", "diff", "bids"])
 def test_flags_are_in_panels_with_an_example(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+    """Of flags that the verb has."""
+    monkeypatch.setenv("COLUMNS", "80")
     said = call(verb, "--help").out
-    for panel in (flags.INPUTS, flags.OUTPUTS, flags.BLOCKS, flags.ENGINE, flags.GOING_ON):
-        assert panel in said
+    titles = dict(re.findall(r"^╭─ (.*), as in: (.*?) ─+╮$", said, re.MULTILINE))
+    panels = {"run": PANELS, "convert": PANELS[:4], "diff": PANELS[:2], "bids": PANELS[2:4]}
+    assert titles.keys() >= set(panels[verb])
+    for example in titles.values():
+        for flag in re.findall(r"--[a-z-]+", example):
+            assert re.search(rf"^│ +(\* +)?{flag} ", said, re.MULTILINE), (flag, example)
     alone = said.partition(" Options ")[2].partition("╰")[0]
-    assert alone.count("--") == alone.count("--help"), "every flag has its panel"
+    if verb != "diff":
+        assert alone.count("--") == alone.count("--help"), "every flag has its panel"

@@ -301,6 +301,14 @@ def test_computing_gives_an_array() -> None:
     assert np.array_equal(real, real_values_of(FUNCTIONAL))
 
 
+def test_an_array_that_is_returned_by_name_is_computed_by_name() -> None:
+    """Also a single one: what a function returns decides, not how many it returns."""
+    pipeline = hyperslab.Pipeline(np.arange(6)).map(lambda block: {"twice": block * 2})
+    computed = pipeline.compute(engine="serial")
+    assert list(computed) == ["twice"]
+    np.testing.assert_array_equal(computed["twice"], np.arange(6) * 2)
+
+
 def test_several_arrays_are_computed_by_name() -> None:
     values = hyperslab.open(FUNCTIONAL)[...]
     source = hyperslab.Pipeline(FUNCTIONAL)
