@@ -291,8 +291,7 @@ class Driver(Rounds):
                 f"{show_count(self.prepared.damaged, 'task')} will be repeated: the machine was"
                 " restarted and may have lost what they wrote"
             )
-        notes = (self.plan.note, *self.pipeline.notes, self._untried())
-        for text in filter(None, notes):
+        for text in filter(None, (self.plan.note, *self.pipeline.notes)):
             self.progress.tell(in_callers_words(text))
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
@@ -333,6 +332,8 @@ class Driver(Rounds):
             self.own_times = self.engine.own_times()
             self.traffic = self.engine.traffic()
             self.notices.end([failure for failure, _ in self.failures.values()])
+            if self.prepared.untried and not self.failures:  # which say more
+                self.progress.tell(in_callers_words(f"warning    {self.prepared.untried}"))
             self.progress.end()
             if not self.is_left:
                 fence.end(self.folder)
@@ -343,11 +344,6 @@ class Driver(Rounds):
         if self.plan.stages[-1].job.output:
             results = resume.results(self.inherited)
         self.products.commit(results, self.options.overwrite)
-
-    def _untried(self) -> str:
-        if self.prepared.untried:
-            return f"warning    {self.prepared.untried}"
-        return ""
 
     def _index_sources(self) -> None:
         """Index the gzip files that several tasks read; from here on the plan is one over the
