@@ -475,4 +475,4 @@ def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
     rule = with_whole_series(pipeline, options.rule)
-    return show_locality(locality.check_locality(pipeline, rule.axes_whole))
+    return show_locality(locality.check_locality(pipeline, rule.axes_whole, rule))
