@@ -465,6 +465,9 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
     prepared = prepare(pipeline, options, folder, tell=functools.partial(mention, quiet=quiet))
     if prepared.dependence:
         mention(f"warning    {prepared.dependence}")
+    if quiet:  # else they are told as the run begins
+        for note in pipeline.notes:
+            mention(f"warning    {note}")
     return prepared
 
 

@@ -340,9 +340,12 @@ def test_several_paths_are_shown_one_after_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "why"), [(np.nan, "holds numbers that are not finite"), (0, "is singular")]
+    ("factor", "why", "flags"),
+    [(np.nan, "holds numbers that are not finite", ()), (0, "is singular", ("-q",))],
 )
-def test_an_affine_that_gives_no_place_is_told(tmp_path: Path, factor: float, why: str) -> None:
+def test_an_affine_that_gives_no_place_is_told(
+    tmp_path: Path, factor: float, why: str, flags: tuple[str, ...]
+) -> None:
     image = save(tmp_path / "in.nii", np.ones((4, 5, 6), np.float32))
     rows = slice(280, 328)  # srow_x, srow_y, srow_z of the header
     content = bytearray(image.read_bytes())
@@ -351,7 +354,7 @@ def test_an_affine_that_gives_no_place_is_told(tmp_path: Path, factor: float, wh
     content[rows] = (affine * np.float32(factor)).tobytes()
     image.write_bytes(content)
     assert f": it gives no place, as it {why}" in info(image)["affine"]
-    done = call("run", "increment", image, "-o", tmp_path / "out", "--blocks", "1x1x2")
+    done = call("run", "increment", image, "-o", tmp_path / "out", "--blocks", "1x1x2", *flags)
     assert done.code == 0, done
     assert f"the affine of {image} {why}" in done.err.splitlines()[0]
     (told,) = hyperslab.Pipeline([image, image]).notes
