@@ -12,8 +12,10 @@ from scipy import ndimage
 
 import hyperslab
 from hyperslab import Pipeline, workloads
-from hyperslab.apps.locality import check_locality, cut_of
+from hyperslab.apps.locality import check_locality
+from hyperslab.apps.samples import cut_of, is_nearly_constant
 from hyperslab.arrays import Array
+from hyperslab.arrays.partition import Rule
 from hyperslab.errors import BlockError, UsageError
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, real_values_of
 
@@ -143,7 +145,7 @@ def test_axes_that_no_halo_mends_are_told_beside_the_halo_of_the_others() -> Non
     found = check_locality(Pipeline(noise((90, 20, 12))).map(mixed))
     *_, tried, remedy = found.lines()
     assert re.search(r"along axis 2 a halo of \d+ is not enough: a longer", tried)
-    assert "remedy     --halo 1,0,0 --axes-whole 2, with which the sample is the same" in remedy
+    assert "remedy     --halo 1,0,0 --axes-whole 2 (at least this halo), with which the" in remedy
     assert check_locality(Pipeline(noise((90, 20, 12))).map(mixed, halo=(1, 0, 0)), [2]).ok
 
 
@@ -214,6 +216,56 @@ def test_the_sample_is_where_there_is_something() -> None:
     assert not found.ok
 
 
+def test_axes_that_the_blocks_leave_whole_are_not_cut() -> None:
+    pipeline = Pipeline(noise((30, 20, 12))).map(gaussian)
+    for rule in (Rule("blocks", (1, 1, 4)), Rule("block-shape", (30, 20, 3))):
+        found = check_locality(pipeline, rule=rule)
+        assert found.axes == (2,)
+        assert found.enough == (0, 0, 8)
+        assert "remedy     --halo 0,0,8 (at least this halo), with which" in found.lines()[2]
+    enough = Pipeline(noise((30, 20, 12))).map(gaussian, halo=(0, 0, 8))
+    (line,) = check_locality(enough, rule=Rule("blocks", (1, 1, 4))).lines()
+    assert line.endswith("is the same however it is cut along axis 2")
+    assert check_locality(enough, rule=Rule("blocks", (4,))).axes != (2,)
+    (line,) = check_locality(pipeline, rule=Rule("blocks", (1, 1, 1))).lines()
+    assert line.startswith("local      the blocks are not cut along any axis")
+
+
+def labelled(block: Array) -> Array:
+    return np.asarray(ndimage.label(block > 1200)[0])
+
+
+def test_samples_in_which_hardly_anything_happens_tell_nothing() -> None:
+    lesions = np.zeros((60, 60, 60))
+    lesions[10, 30, 10:14] = 2000
+    lesions[20, 20, 20:23] = 2000
+    background = lesions + noise((60, 60, 60)) / 10
+    for values in (lesions, background):
+        found = check_locality(Pipeline(values).map(labelled))
+        assert not found.ok
+        (line,) = found.lines()
+        assert line.startswith("not told   nothing happens in the samples: ")
+    lesions[20:50, 20:50, 20:50] = noise((30, 30, 30)) * 2
+    assert check_locality(Pipeline(lesions).map(lambda block: block > 2000)).ok
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float32", "complex64"])
+def test_values_are_nearly_constant_where_less_than_one_in_a_hundred_is_another(dtype: str) -> None:
+    for other, most in ((1, 0), (0, 1)):
+        values = np.full((20, 50), most, dtype)
+        values[0, :9] = other
+        assert is_nearly_constant(values)
+        values[0, :10] = other
+        assert not is_nearly_constant(values)
+
+
+def test_nan_is_one_value() -> None:
+    values = np.full(1000, np.nan)
+    assert is_nearly_constant(values)
+    values[:10] = 1
+    assert not is_nearly_constant(values)
+
+
 def test_what_cannot_be_tried() -> None:
     with pytest.raises(UsageError, match="works only for functions that are mapped"):
         hyperslab.check_locality(workloads.build("stats", Pipeline(ANATOMICAL), {}))
@@ -236,7 +288,9 @@ def test_the_command_says_where_and_how_much_and_what_to_do(tmp_path: Path) -> N
     remedy = done.out.splitlines()[-1]
     halo = remedy.split()[2].rstrip(",")
     assert min(map(int, halo.split(","))) >= 4
-    assert call(*given, "--halo", halo).code == 0
+    whole = call(*given, "--halo", halo, "--blocks", "1x1x2")
+    assert whole.code == 0
+    assert "however it is cut along axis 2" in whole.out
     assert not (tmp_path / "out").exists()
 
 

@@ -66,8 +66,11 @@ def test_the_terminal_and_the_page_say_so(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = call("run", f"{tmp_path}/mine.py:root", image, "-o", out, "--workers", "2")
     assert done.code == 0, done
-    assert "note       about " in done.out
-    assert " of the values that root made are NaN or infinite" in done.out
+    assert "warning    about " in done.err
+    assert " of the values that root made are NaN or infinite" in done.err
+    quiet = call("run", f"{tmp_path}/mine.py:root", image, "-o", tmp_path / "quiet", "-q")
+    assert "warning    about " in quiet.err
+    assert quiet.out == ""
     assert " of the values that root made are" in succeed("report", out)
     page = (out / ".hyperslab/run-0001/report.html").read_text()
     assert '<p class="warning">Note: about ' in page

@@ -14,35 +14,41 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from hyperslab.apps.samples import (
+    LARGEST_SAMPLE,
+    UNBOUNDED,
+    Arrays,
+    cut_of,
+    equal,
+    is_nearly_constant,
+    made_of_window,
+    samples_of,
+)
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.learning import learned
-from hyperslab.errors import BlockError, UsageError
+from hyperslab.driver.lesson import cut_axes
+from hyperslab.errors import UsageError
 from hyperslab.formats import HOLDS_ANY
-from hyperslab.plan.compile import Budget, compile_plan
+from hyperslab.plan.compile import compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
-from hyperslab.plan.region import region_of
-from hyperslab.plan.steps import made_of
-from hyperslab.plan.task import Job, Task
-from hyperslab.report.failures import failed, where_words
 from hyperslab.units import show_count
 
-LARGEST_EXTENT = 64
-LARGEST_SAMPLE = 2**20
-"Elements of the window, at most."
 _LARGEST_WITH_HALO = 4 * LARGEST_SAMPLE
 "Elements of the window with a halo that is tried, at most."
+AUTOMATIC = Rule()
+"Blocks are cut as it suits the machine, along any axis."
 _ROUNDS = 6
 "Times that a larger halo is tried."
 _SAMPLES = 3
-"Windows that are tried in which the function makes more than one value, at most."
+"Windows that are tried in which something happens, at most."
 _LOOKS = 9
 "Windows that are tried, at most."
 _FAR = 0.75
@@ -51,8 +57,6 @@ _ULPS = 8
 "Units in the last place of the largest value that are taken for rounding."
 _LEAST_ROUNDING = 1e-12
 "Share of the largest value that is taken for rounding of float64: sums over many are less exact."
-Arrays = dict[str, Array]
-"What a function makes, by name; '' where it is one array."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,10 @@ class Advice:
             flags.append(f"--halo {','.join(map(str, self.halo))}")
         if self.axes_whole:
             flags.append(f"--axes-whole {','.join(map(str, self.axes_whole))}")
-        said = f"{' '.join(flags)}, with which the sample is the same however it is cut"
+        said = " ".join(flags)
+        if any(self.halo):
+            said += " (at least this halo)"
+        said += ", with which the sample is the same however it is cut"
         if self.axes_whole:
             said += (
                 "; a function that needs a number of the whole array, such as its mean, may get it"
@@ -156,7 +163,7 @@ class Locality:
     is_repeatable: bool = True
     "Whether the function makes the same of the same block twice."
     is_telling: bool = True
-    "Whether it makes more than one value of the window, so that something could differ."
+    "Whether the window, and what it makes of that, have values enough that something could differ."
     samples: int = 1
     "Windows that were tried, this one first, of which all say the same."
     advice: Advice | None = None
@@ -188,13 +195,22 @@ class Locality:
                 "remedy     let it seed its random numbers by the block's position (slab=)",
             ]
         halo = ",".join(map(str, self.halo))
-        same = f"{where} is the same however it is cut"
+        along = ""
+        if len(self.axes) < len(self.window.count):
+            along = f" along {_axes(self.axes)}"
+        same = f"{where} is the same however it is cut{along}"
         if self.samples > 1:
             where = f"{self.samples} samples of {extent} elements, the first {self.window},"
-            same = f"{where} are the same however they are cut"
+            same = f"{where} are the same however they are cut{along}"
         if not self.is_telling:
-            one_value = f"the function returns one value throughout {where}"
-            return [f"not told   {one_value.rstrip(',')}: nothing could differ there"]
+            hardly_any = (
+                "the array, or what the function makes of it, has hardly more than one value"
+            )
+            return [
+                f"not told   nothing happens in the samples: {hardly_any} in {where.rstrip(',')}"
+            ]
+        if not self.axes:
+            return ["local      the blocks are not cut along any axis, so that nothing can differ"]
         if self.ok:
             return [f"local      with a halo of {halo}, {same}{self._rounded()}"]
         said = [f"not local  with a halo of {halo}, the result depends on the blocks: {where}"]
@@ -224,12 +240,15 @@ def _told(found: Difference) -> str:
     )
 
 
-def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locality:
+def check_locality(
+    pipeline: Pipeline, axes_whole: Sequence[int] = (), rule: Rule = AUTOMATIC
+) -> Locality:
     """Try on a sample whether the mapped functions of a pipeline make the same of an array however
     it is cut, and with which halo they do.
 
-    Blocks are not cut along `axes_whole`. Raises UsageError for a pipeline that maps nothing or
-    merges voxels, and BlockError when a function fails.
+    Blocks are not cut along `axes_whole`, nor along axes that `rule` leaves whole, if it says how
+    large blocks are or how many. Raises UsageError for a pipeline that maps nothing or merges
+    voxels, and for a rule that does not fit, and BlockError when a function fails.
     """
     if not pipeline.steps or any(n > 1 for n in pipeline.scale):
         raise UsageError(
@@ -237,10 +256,11 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
             " voxels; a fold does not depend on neighbours"
         )
     pipeline = learned(_over_first(pipeline), axes_whole)
+    kept = {*axes_whole, *_uncut(pipeline, rule)}
     tried: list[Locality] = []
     telling: list[Locality] = []
-    for window in itertools.islice(_windows(pipeline), _LOOKS):
-        found = _tried_on(_Trial(pipeline, window), axes_whole)
+    for sample in itertools.islice(samples_of(pipeline), _LOOKS):
+        found = _tried_on(_Trial(pipeline, sample.window), kept, sample.is_nearly_constant)
         tried.append(found)
         if found.is_telling and not found.ok:
             return found
@@ -252,7 +272,18 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
     return replace(alike[0], samples=len(alike))
 
 
-def _tried_on(tried: _Trial, axes_whole: Sequence[int]) -> Locality:
+def _uncut(pipeline: Pipeline, rule: Rule) -> set[int]:
+    """Axes that a rule leaves whole, where it says how to cut; what another rule does depends on
+    the machine.
+    """
+    if rule.kind not in ("blocks", "block-shape"):
+        return set()
+    written = pipeline.altered(end=None).write("nowhere", HOLDS_ANY, "blocks")
+    plan = compile_plan(written, rule, UNBOUNDED)
+    return set(range(pipeline.source.ndim)) - cut_axes(plan)
+
+
+def _tried_on(tried: _Trial, axes_whole: Collection[int], is_sparse: bool) -> Locality:
     """What one window says."""
     pipeline = tried.pipeline
     ndim = pipeline.source.ndim
@@ -260,10 +291,11 @@ def _tried_on(tried: _Trial, axes_whole: Sequence[int]) -> Locality:
     axes = tuple(axis for axis in range(ndim) if axis not in kept and tried.window.count[axis] > 1)
     whole = tried.made()
     again = tried.made()
-    if not all(_equal(whole[name], again[name]).all() for name in whole):
+    if not all(equal(whole[name], again[name]).all() for name in whole):
         return Locality(tried.window, pipeline.halo, axes, (), is_repeatable=False)
     differences = tuple(tried.differences(axes))
-    if not differences and all(map(_is_constant, whole.values())):
+    hardly_any = is_sparse or all(map(is_nearly_constant, whole.values()))
+    if axes and hardly_any and not _by_axis(differences):
         return Locality(tried.window, pipeline.halo, axes, (), is_telling=False)
     advice = _search(tried, axes, differences)
     return Locality(tried.window, pipeline.halo, axes, differences, advice=advice)
@@ -348,10 +380,10 @@ class _Trial:
 
     def made(self, axis: int | None = None) -> Arrays:
         """What the pipeline makes of the window, as one block, or of two along an axis."""
-        return _made(self.pipeline, self.window, axis)
+        return made_of_window(self.pipeline, self.window, axis)
 
     def _difference(self, axis: int, number: int, whole: Array, cut: Array) -> Difference | None:
-        odd = ~_equal(whole, cut)
+        odd = ~equal(whole, cut)
         if not odd.any():
             return None
         with np.errstate(all="ignore"):
@@ -385,17 +417,6 @@ class _Trial:
         )
 
 
-def _equal(a: Array, b: Array) -> Array:
-    same: Array = a == b
-    if a.dtype.kind in "fc":
-        same |= np.isnan(a) & np.isnan(b)
-    return same
-
-
-def _is_constant(values: Array) -> bool:
-    return bool(_equal(values, np.broadcast_to(values.flat[0], values.shape)).all())
-
-
 def _wide(values: Array) -> Array:
     """Values whose differences neither wrap nor round much."""
     if values.dtype.kind == "c":
@@ -411,49 +432,6 @@ def _rounding(values: Array) -> float:
     return share * float(finite.max(initial=0))
 
 
-def cut_of(extent: int) -> int:
-    """Where an axis is cut in two: behind its middle, if there is a place for that, by a number
-    that is no multiple of 2 or 3, else by an odd one. What counts planes by twos or threes then
-    makes something else of the second part, and neither half is like the other.
-    """
-    middle = math.ceil(extent / 2)
-    places = range(middle, extent - max(1, extent // 3) + 1)
-    odd = [place for place in places if place % 2]
-    best = [place for place in odd if place % 3]
-    return next(iter([*best, *odd]), middle)
-
-
-def _made(pipeline: Pipeline, window: Hyperslab, axis: int | None) -> Arrays:
-    parts = list(window.count)
-    if axis is not None:
-        parts[axis] = cut_of(window.count[axis])
-    over = pipeline.altered(
-        end=None, region=region_of([slice(*ends) for ends in zip(*window.bounds, strict=True)])
-    ).write("nowhere", HOLDS_ANY, "blocks")
-    plan = compile_plan(over, Rule("block-shape", tuple(parts)), Budget(2**62, 1))
-    (stage,) = plan.stages
-    blocks = {task.core.start: _made_of(stage.job, task) for task in stage.tasks}
-    joined = {}
-    for number, (promise, made) in enumerate(zip(pipeline.returns, pipeline.axes, strict=True)):
-        parts_of_it = [blocks[start][number] for start in sorted(blocks)]
-        joined[promise.name] = parts_of_it[0]
-        if len(parts_of_it) > 1:
-            joined[promise.name] = np.concatenate(parts_of_it, made.kept.index(axis))
-    return joined
-
-
-def _made_of(job: Job, task: Task) -> tuple[Array, ...]:
-    """The arrays that a task makes. Raises BlockError with the place in the user's own code."""
-    state = made_of(job, task)
-    if state.failure is None:
-        return state.made
-    error = BlockError(f"{state.failure.where}: {state.failure.message}")
-    error.frame = state.failure.frame
-    if where := where_words(failed("", state.failure, 1)):
-        error.add_note(f"    {where}")
-    raise error
-
-
 def _over_first(pipeline: Pipeline) -> Pipeline:
     """The same over the first array alone. Raises UsageError for one without elements."""
     inputs = {
@@ -462,30 +440,3 @@ def _over_first(pipeline: Pipeline) -> Pipeline:
     if 0 in inputs[PRIMARY].wholes[0].shape or not inputs[PRIMARY].ndim:
         raise UsageError("--check-locality: the first source holds no elements to try")
     return pipeline.altered(inputs=inputs)
-
-
-def _windows(pipeline: Pipeline) -> Iterator[Hyperslab]:
-    """Parts of the first array whose values differ, from the middle outwards; its middle where
-    there are none.
-    """
-    plain = pipeline.altered(steps=(), inputs={PRIMARY: pipeline.source}, resample={})
-    places = list(dict.fromkeys(_places(pipeline.source.wholes[0].shape)))
-    found = False
-    for window in places:
-        (values,) = _made(plain, window, None).values()
-        if not _is_constant(values):
-            found = True
-            yield window
-    if not found:
-        yield places[0]
-
-
-def _places(shape: Sequence[int]) -> Iterator[Hyperslab]:
-    count = [min(n, LARGEST_EXTENT) for n in shape]
-    while math.prod(count) > LARGEST_SAMPLE:
-        longest = max(range(len(count)), key=count.__getitem__)
-        count[longest] //= 2
-    for share in itertools.product((0.5, 0.25, 0.75), repeat=min(3, len(shape))):
-        shares = [*share, *(0.5,) * (len(shape) - len(share))]
-        start = [int((n - c) * s) for n, c, s in zip(shape, count, shares, strict=True)]
-        yield Hyperslab(tuple(start), tuple(count))

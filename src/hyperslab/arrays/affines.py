@@ -49,10 +49,17 @@ def is_turned(a: Array, b: Array) -> bool:
 
 def is_invertible(affine: Array) -> bool:
     """Whether no two voxels have one place."""
+    return not why_placeless(affine)
+
+
+def why_placeless(affine: Array) -> str:
+    """Why an affine does not give every voxel a place of its own; '' where it does."""
     if not np.isfinite(affine).all():
-        return False
+        return "holds numbers that are not finite"
     rank = np.linalg.matrix_rank(affine[:3, :3])
-    return int(rank) == 3
+    if int(rank) < 3:
+        return "is singular, so that voxels share their places"
+    return ""
 
 
 def order_between(

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from hyperslab import formats
+from hyperslab.arrays.affines import why_placeless
 from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
@@ -221,9 +222,11 @@ def _affine(source: ArraySource) -> str:
     if affine is None:
         return "; ".join(("none", *source.header.unplaced))
     rows = "; ".join(" ".join(f"{number:.6g}" for number in row) for row in affine[:3])
-    if source.header.space == FIRST:
-        return rows
-    return f"{rows} (of {', '.join(source.dims[axis] for axis in source.header.space)})"
+    if source.header.space != FIRST:
+        rows += f" (of {', '.join(source.dims[axis] for axis in source.header.space)})"
+    if why := why_placeless(affine):
+        rows += f": it gives no place, as it {why}"
+    return rows
 
 
 def _chunks(source: ArraySource) -> str:

@@ -62,14 +62,14 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
     warning = getattr(result.value, "warning", "")
     if result.unreported:
         mention(f"warning    {result.unreported}")
+    if result.summary.odd_values:
+        mention(f"warning    {result.summary.odd_values}")
     if quiet and warning:
         mention(f"warning    {warning}")
     if not quiet:
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(_lines_of(result.value, warning)) + "\n")
         typer.echo("\n".join(_told(result, verbose)))
-        if result.summary.odd_values:
-            typer.echo(f"note       {result.summary.odd_values}")
         if result.printed is not None and not result.failures:
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
         for text in staging_lines(result.trace.meta):

@@ -465,6 +465,9 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
     prepared = prepare(pipeline, options, folder, tell=functools.partial(mention, quiet=quiet))
     if prepared.dependence:
         mention(f"warning    {prepared.dependence}")
+    if quiet:  # else they are told as the run begins
+        for note in pipeline.notes:
+            mention(f"warning    {note}")
     return prepared
 
 
@@ -475,4 +478,4 @@ def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
     rule = with_whole_series(pipeline, options.rule)
-    return show_locality(locality.check_locality(pipeline, rule.axes_whole))
+    return show_locality(locality.check_locality(pipeline, rule.axes_whole, rule))

@@ -7,19 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from hyperslab import formats
+from hyperslab.arrays.affines import why_placeless
 from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.function import FunctionRef, refer
-from hyperslab.plan.keywords import MAP_OPTIONS, taken_by
+from hyperslab.plan.keywords import MAP_OPTIONS, PIPELINE_OPTIONS, taken_by
 from hyperslab.plan.signature import named_parameters, require_accepts
+from hyperslab.redaction import redact
 from hyperslab.units import show_count
+
+if TYPE_CHECKING:
+    from hyperslab.blocks.gathering import Named
 
 WORKLOADS = "hyperslab.workloads"
 "Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
+
+
+def gathered(
+    given: Mapping[str, Named | Sequence[Named] | SourceSet],
+    storage_options: Mapping[str, Any] | None,
+) -> dict[str, SourceSet]:
+    """The arrays of every input by its name. The UsageError for one that is not there asks what was
+    meant where its name is like an option of Pipeline.
+    """
+    from hyperslab.blocks.gathering import gather  # which workers do without
+
+    inputs = {}
+    for name, one in given.items():
+        try:
+            inputs[name] = gather(one, storage_options=storage_options)
+        except UsageError as error:
+            if meant := suggest(name, PIPELINE_OPTIONS):
+                said = f"{name}=: Pipeline has no such option{meant}; as a further input, "
+                error.retell(said + error.sentence, error.resuming)
+            raise
+    return inputs
 
 
 def is_built_in(function: Any) -> bool:
@@ -160,3 +186,35 @@ def unreadable(inputs: Iterable[SourceSet]) -> Iterator[str]:
                 f"{len(broken):,} of {files} cannot be read, and what needs them will fail; the"
                 f" first: {broken[0]}"
             )
+
+
+def unplaced(inputs: Iterable[SourceSet]) -> Iterator[str]:
+    """Notes of files whose affine gives no place, one for each input."""
+    for one in inputs:
+        found = _placeless(one)
+        if not found:
+            continue
+        url, why = found[0]
+        others = ""
+        if len(found) > 1:
+            others = f" (and {show_count(len(found) - 1, 'other file')} with such an affine)"
+        yield (
+            f"the affine of {redact(url)}{others} {why}: neither such files nor what"
+            " is made of them have a place in space"
+        )
+
+
+def _placeless(inputs: SourceSet) -> list[tuple[str, str]]:
+    """URLs of the files whose affine gives no place, each with the reason."""
+    reasons: dict[bytes, str] = {}  # most files of a study have one affine
+    found = []
+    for source in inputs.sources:
+        affine = source.header.base_affine
+        if affine is None:
+            continue
+        key = affine.tobytes()
+        if key not in reasons:
+            reasons[key] = why_placeless(affine)
+        if reasons[key]:
+            found.append((source.url, reasons[key]))
+    return found

@@ -23,6 +23,7 @@ from hyperslab.arrays.source import Values
 from hyperslab.errors import UsageError, told_in_python
 from hyperslab.plan.asked import (
     folded,
+    gathered,
     is_built_in,
     mapped,
     parameters,
@@ -30,6 +31,7 @@ from hyperslab.plan.asked import (
     require_of_write,
     require_writable,
     resampling_of,
+    unplaced,
     unreadable,
     with_built_in,
 )
@@ -219,12 +221,9 @@ class Pipeline:
         "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
         URLs.
         """
-        from hyperslab.blocks.gathering import gather  # which workers do without
-
         require_choice("--values", values, get_args(Values))
         require_choice("--boundary", boundary, get_args(Boundary))
-        given = {PRIMARY: source, **others}
-        inputs = {name: gather(one, storage_options=storage_options) for name, one in given.items()}
+        inputs = gathered({PRIMARY: source, **others}, storage_options)
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "boundary", boundary)
@@ -232,7 +231,8 @@ class Pipeline:
         object.__setattr__(self, "end", None)
         object.__setattr__(self, "resample", resampling_of(resample, others))
         object.__setattr__(self, "region", _region_of(region))
-        object.__setattr__(self, "notes", tuple(unreadable(inputs.values())))
+        notes = (*unreadable(inputs.values()), *unplaced(inputs.values()))
+        object.__setattr__(self, "notes", notes)
 
     @property
     def source(self) -> SourceSet:

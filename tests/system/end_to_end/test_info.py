@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+import hyperslab
 from hyperslab.arrays import Array
 from tests.system.end_to_end.command import (
     ANATOMICAL,
@@ -22,6 +23,7 @@ from tests.system.end_to_end.command import (
     LAYOUT,
     call,
     image_of,
+    save,
     succeed,
 )
 
@@ -335,3 +337,25 @@ def test_several_paths_are_shown_one_after_the_other(tmp_path: Path) -> None:
     assert "bad.nii" in done.err
     both = json.loads(succeed("info", ANATOMICAL, FUNCTIONAL, "--json"))
     assert [one["shape"] for one in both] == [[33, 41, 25], [17, 21, 3, 20]]
+
+
+@pytest.mark.parametrize(
+    ("factor", "why", "flags"),
+    [(np.nan, "holds numbers that are not finite", ()), (0, "is singular", ("-q",))],
+)
+def test_an_affine_that_gives_no_place_is_told(
+    tmp_path: Path, factor: float, why: str, flags: tuple[str, ...]
+) -> None:
+    image = save(tmp_path / "in.nii", np.ones((4, 5, 6), np.float32))
+    rows = slice(280, 328)  # srow_x, srow_y, srow_z of the header
+    content = bytearray(image.read_bytes())
+    affine = np.frombuffer(content[rows], "<f4")
+    assert "gives no place" not in info(image)["affine"]
+    content[rows] = (affine * np.float32(factor)).tobytes()
+    image.write_bytes(content)
+    assert f": it gives no place, as it {why}" in info(image)["affine"]
+    done = call("run", "increment", image, "-o", tmp_path / "out", "--blocks", "1x1x2", *flags)
+    assert done.code == 0, done
+    assert f"the affine of {image} {why}" in done.err.splitlines()[0]
+    (told,) = hyperslab.Pipeline([image, image]).notes
+    assert told.startswith(f"the affine of {image} (and 1 other file with such an affine) {why}")

@@ -141,7 +141,7 @@ def test_inputs(desk: Desk) -> None:
     (said,) = (text for line, text in desk.printed.items() if "--check-locality" in line)
     shown = next(one.text for one in snippets("docs/inputs.md") if "--check-locality" in one.text)
     assert said.splitlines()[0] in shown
-    assert "remedy     --halo 8,8,8,0, with which" in said
+    assert "remedy     --halo 8,8,8,0 (at least this halo), with which" in said
 
 
 @repeats("apps on BIDS datasets: apps/bids/test_running.py, apps/bids/containers/test_podman.py")

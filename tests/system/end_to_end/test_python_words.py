@@ -62,6 +62,19 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda p: p.write("out", keep="all"), "^keep all: choose one of blocks, volume"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Pipeline(ANATOMICAL, values="reel"), "^values reel: choose one of real"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Pipeline(ANATOMICAL, boundary="x"), "^boundary x: choose one of"),  # type: ignore[arg-type]
+    (
+        lambda _: hyperslab.Pipeline(ANATOMICAL, boundry="nearest"),
+        r"^boundry=: Pipeline has no such option .did you mean 'boundary'.*; as a further input, ",
+    ),
+    (
+        lambda _: hyperslab.Pipeline(ANATOMICAL, regoin="10:20"),
+        "did you mean 'region'.* SOURCE '10:20': there is no such file",
+    ),
+    (lambda _: hyperslab.Pipeline(ANATOMICAL, mask="no.nii"), "^SOURCE 'no.nii': there is no such"),
+    (
+        lambda _: hyperslab.Pipeline(ANATOMICAL, storage_option={"anon": 1}),  # type: ignore[arg-type]
+        "did you mean 'storage_options'",
+    ),
     (lambda p: p.compute(resume=True), "^resume=True: "),
     (lambda _: hyperslab.run("scan.nii"), r"^run\(\) takes a Pipeline, not a str"),  # type: ignore[arg-type]
     (lambda p: p.write("out").compute(), "leave write"),
