@@ -260,7 +260,8 @@ def _carry_out(conversion: Conversion, quiet: bool, verbose: bool) -> int:
     if not quiet:
         with told_if_heard():
             _tell_notes(conversion)
-            show_plan(conversion.prepared, conversion.place)
+            if verbose:
+                show_plan(conversion.prepared, conversion.place)
     result = conversion.run(progress_for(quiet))
     began = time.monotonic()
     sent = conversion.publish(result)
