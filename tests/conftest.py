@@ -14,6 +14,8 @@ from typing import Any
 # before netCDF4, which would have HDF5 look for filters in its own folder, as it may have had it do
 # in the process that started this one
 os.environ.pop("HDF5_PLUGIN_PATH", None)
+# what functions print comes out of programs that are killed, too, without its help
+os.environ.pop("PYTHONUNBUFFERED", None)
 import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import Phase, settings

@@ -23,6 +23,7 @@ from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.running import Asked, run_participants, select
 from hyperslab.apps.bids.template import template_app
 from hyperslab.driver.directory import CLAIMS, RunDirectory
+from hyperslab.driver.manage import status
 from hyperslab.driver.options import Options
 from hyperslab.driver.verification import verify
 from hyperslab.errors import DamagedRecord, OutputBusy
@@ -182,6 +183,7 @@ def test_what_a_call_has_done_that_was_killed(home: Path, out: Path, gate: Gate)
     line = (home, out, "participant", "--app", app, *SERIAL)
     with called(*line, "--participant-label", "1", "10") as one:
         await_that("the second participant", lambda: "sub-10" in gate.begun())
+        await_that("the record of the first", lambda: status(out).done == 1)
         one.process.send_signal(signal.SIGKILL)
         one.process.wait()
     gate.open()

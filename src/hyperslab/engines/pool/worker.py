@@ -15,6 +15,7 @@ of them holds the interpreter's lock, the kernel sees to that (`lifeline`).
 from __future__ import annotations
 
 import faulthandler
+import io
 import os
 import pickle
 import queue
@@ -184,6 +185,8 @@ def main(fd: int, lifeline: int, example: str = "") -> None:
     that tasks may read.
     """
     faulthandler.enable()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what is printed is in the log, whatever ends us
+        sys.stdout.reconfigure(line_buffering=True)
     end_with_the_driver(lifeline)
     forget_memory_variables()
     volunteer()
