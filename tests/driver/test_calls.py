@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from hyperslab.blocks.gathering import Tell
 from hyperslab.driver import calls, directory, manage
-from hyperslab.driver.calls import Hand, Ledger, Purpose, Tell, Wanted
+from hyperslab.driver.calls import Hand, Ledger, Purpose, Wanted
 from hyperslab.driver.directory import CLAIMS, LEDGER, PLAN, RunDirectory, save_status
 from hyperslab.engines.slurm.submitted import SubmittedJobs, save
 from hyperslab.errors import OutputBusy, RunStopped

@@ -384,7 +384,7 @@ def test_memory_has_a_ceiling(storage: Path) -> None:
 def nobody(runtime: Path) -> Nobody:
     """A command of nobody, with a folder of records of its own."""
 
-    def start(words: Sequence[str], **more: bool) -> subprocess.Popen[str]:
+    def start(words: Sequence[str], **more: Any) -> subprocess.Popen[str]:
         own = runtime / "nobody"
         own.mkdir()
         os.chown(own, NOBODY, NOBODY)
