@@ -63,7 +63,7 @@ storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storag
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.storage_picture
 
 # What compares rates, or who waits for a processor: others must not run meanwhile.
-ALONE := tests/storage/probing/test_fio.py tests/storage/emulation/test_network.py tests/storage/emulation/test_times.py
+ALONE := tests/storage/probing/test_fio.py tests/storage/probing/test_measuring.py tests/storage/emulation/test_network.py tests/storage/emulation/test_times.py
 ALONE += tests/network/links/test_links.py tests/network/lab/test_making.py tests/apps/netlab/test_planted.py
 ALONE += tests/system/verdicts/test_processors.py tests/system/verdicts/test_storage.py tests/system/verdicts/test_tasks.py
 
