@@ -64,7 +64,7 @@ storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storag
 
 # What compares rates, or who waits for a processor: others must not run meanwhile.
 ALONE := tests/storage/probing/test_fio.py tests/storage/probing/test_measuring.py tests/storage/emulation/test_network.py tests/storage/emulation/test_times.py
-ALONE += tests/network/links/test_links.py tests/network/lab/test_making.py tests/apps/netlab/test_planted.py
+ALONE += tests/network/links/test_links.py tests/apps/netlab/test_planted.py
 ALONE += tests/system/verdicts/test_processors.py tests/system/verdicts/test_storage.py tests/system/verdicts/test_tasks.py
 
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
