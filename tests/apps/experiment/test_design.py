@@ -50,3 +50,12 @@ def test_some_levels_can_be_chosen() -> None:
     for wrong in ("engine", "engien=serial", "engine=spark"):
         with pytest.raises(UsageError, match=f"--only {wrong}"):
             chosen(trials, [wrong])
+
+
+def test_the_order_in_which_factors_are_named_tells_no_cells_apart() -> None:
+    other = TEXT.replace(
+        'engine = "serial"\niterations = 1\n', 'iterations = 1\nengine = "serial"\n'
+    )
+    assert other != TEXT
+    keys = [trial.cell.key for trial in trials_of(loaded(other).spec)]
+    assert keys == [trial.cell.key for trial in trials_of(loaded().spec)]

@@ -15,9 +15,9 @@ from hyperslab.apps.experiment.record import Record, Session, append, load
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.sheets import sessions_sheet
 from hyperslab.apps.experiment.shipped import find
-from hyperslab.errors import RunStopped
+from hyperslab.errors import RunStopped, UsageError
 from hyperslab.storage.recordfile import load_record, save_record
-from tests.apps.experiment.specs import attempt, experiment, record_of
+from tests.apps.experiment.specs import TEXT, attempt, experiment, record_of
 from tests.system.end_to_end.command import call
 
 
@@ -134,3 +134,25 @@ def test_sessions_that_found_the_same_machine_are_one_column() -> None:
     sheet = sessions_sheet(record)
     assert sheet.columns == ("", "sessions 1 to 2", "session 3", "session 4")
     assert sheet.rows == [("is", "old", "new", "old")]
+
+
+def test_another_order_of_what_is_varied_is_another_spec(tmp_path: Path) -> None:
+    """Trials have their numbers by it; in which order the baseline names factors does not count."""
+    asked = experiment(tmp_path)
+    asked.directory.begin(asked.loaded)
+    record = record_of(asked, {"iterations 2": (2.0, 2.1, 2.05)}, {})
+    for one in (*record.sessions, *record.attempts):
+        append(asked.directory.record, one)
+    swapped = TEXT.replace("iterations = [2]\ndelay = [0.01]", "delay = [0.01]\niterations = [2]")
+    other = experiment(tmp_path, swapped)
+    with pytest.raises(UsageError, match="order of vary: delay, iterations, was iterations, delay"):
+        other.directory.require_unchanged(other.loaded)
+    with pytest.raises(UsageError, match="has other levels than the spec has for it"):
+        other.record()
+    reordered = 'delay = 0\nengine = "serial"\niterations = 1'
+    same = experiment(
+        tmp_path, TEXT.replace('engine = "serial"\niterations = 1\ndelay = 0', reordered)
+    )
+    same.directory.require_unchanged(same.loaded)
+    answer = answer_of(same, same.record())
+    assert "iterations: 2 is slower than 1." in answer.decision

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from statistics import stdev
 from typing import Literal
 
-from hyperslab.apps.experiment.design import Cell
+from hyperslab.apps.experiment.design import Cell, key_of
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import (
     Interval,
@@ -143,7 +143,7 @@ def comparisons_of(
     for result in results:
         for factor in result.cell.changed:
             levels = {**result.cell.levels, factor: baseline[factor]}
-            reference = by_key.get(tuple(levels.items()))
+            reference = by_key.get(key_of(levels))
             if reference is not None:
                 found.append(compare(factor, result, reference, margin, measure))
     return found

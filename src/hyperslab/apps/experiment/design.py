@@ -15,9 +15,16 @@ from hyperslab.errors import UsageError, suggest
 from hyperslab.units import show_list
 
 Key = tuple[tuple[str, Level], ...]
-"The levels of a cell, by which it is told from others."
+"""The levels of a cell, by which it is told from others, by the names of factors: in which order a
+spec names these does not count.
+"""
 WARM_UP = 0
 "Number of all warm-ups, which are no trials, and of their replicate."
+
+
+def key_of(levels: Mapping[str, Level]) -> Key:
+    """The key of a cell of these levels."""
+    return tuple(sorted(levels.items(), key=lambda one: one[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,7 @@ class Cell:
 
     @property
     def key(self) -> Key:
-        return tuple(self.levels.items())
+        return key_of(self.levels)
 
     @property
     def name(self) -> str:

@@ -35,6 +35,8 @@ LEAVE_LIMIT_S = 20.0
 POLL_S = 0.02
 BEGINNING = ("lock", "trial.lock", "experiment.json.part")
 "Files of a runner that has died before it said what was asked for."
+ORDERED = ("vary", "grid")
+"Tables of a spec whose order counts."
 _REMEDY = "what was asked for is lost; remove the directory and begin again"
 
 
@@ -116,7 +118,8 @@ class ExperimentDirectory:
             raise UsageError(
                 f"{self.root} holds no experiment: begin it with 'hyperslab experiment run'"
             )
-        differences = list(_differences(self.identity(), loaded.identity()))
+        before, now = self.identity(), loaded.identity()
+        differences = [*_differences(before, now), *_other_order(before, now)]
         if differences:
             raise UsageError(
                 f"the spec is not what {self.root} began with ({'; '.join(differences)}): change it"
@@ -181,6 +184,14 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
     for key in dict.fromkeys([*before, *now]):
         inner = f"{name}.{key}".lstrip(".")
         yield from _differences(before.get(key), now.get(key), inner)
+
+
+def _other_order(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Tables whose factors come in another order, from which that of the trials follows."""
+    for table in ORDERED:
+        names, earlier = list(now[table]), list(before[table])
+        if names != earlier and set(names) == set(earlier):
+            yield f"the order of {table}: {', '.join(names)}, was {', '.join(earlier)}"
 
 
 def _shown(value: Any) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hyperslab.apps.experiment.design import WARM_UP, Cell, Key, Trial
+from hyperslab.apps.experiment.design import WARM_UP, Cell, Key, Trial, key_of
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.errors import RunStopped
 from hyperslab.storage.sealing import seal, unseal
@@ -73,7 +73,7 @@ class Attempt:
 
     @property
     def key(self) -> Key:
-        return tuple(self.levels.items())
+        return key_of(self.levels)
 
     @property
     def is_warm_up(self) -> bool:

@@ -100,12 +100,27 @@ class Experiment:
         return [self.loaded.setting(cell.levels) for cell in cells]
 
     def record(self) -> Record:
-        """What was recorded so far. Raises OSError."""
-        return records.load(self.directory.record)
+        """What was recorded so far. Raises OSError, and UsageError for trials of another spec."""
+        record = records.load(self.directory.record)
+        _require_own(record, self.trials, self.directory.root)
+        return record
 
     def warm_ups(self, trials: Sequence[Trial], record: Record) -> list[Trial]:
         """What is run on this machine before these trials, and counts for nothing."""
         return warm_ups(trials, self.loaded.spec.warm_up, record, boot_id())
+
+
+def _require_own(record: Record, trials: Sequence[Trial], root: Path) -> None:
+    """Raise UsageError for an attempt at a trial of other levels than the spec has for it."""
+    own = {trial.number: trial.cell.key for trial in trials}
+    for attempt in record.attempts:
+        is_other = not attempt.is_warm_up and attempt.key != own.get(attempt.number, attempt.key)
+        if is_other:
+            raise UsageError(
+                f"trial {attempt.number} of {root} has other levels than the spec has for it: its"
+                " order of factors or levels has changed; change it back, or begin anew in another"
+                " directory with --out"
+            )
 
 
 class Watcher(Protocol):
