@@ -28,6 +28,7 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
+from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.record import Record, append
 from hyperslab.apps.experiment.runner import Experiment
@@ -138,8 +139,9 @@ def test_the_start_of_an_engine_is_told_from_the_rest(tmp_path: Path) -> None:
 def test_what_the_lock_costs(tmp_path: Path) -> None:
     """On both engines, whose slots are threads: makespans, and the time in pure Python."""
     alike = outcomes(THREADS, {}, tmp_path, starts={})
-    for function in ("NumPy", "sleeps", "program", "pure Python"):
+    for function in ("NumPy", "sleeps", "program"):
         assert outcome(alike, function) == "refuted"
+    assert outcome(alike, "pure Python") == "in part", "no speed-up, and tasks as long"
     one = "workload hyperslab.apps.experiment.lock:sleep, threads 1"
     two = one.replace(", threads", ", engine dask-futures, threads")
     found = outcomes(THREADS, {one: varied(2)}, tmp_path, starts={})
@@ -149,6 +151,21 @@ def test_what_the_lock_costs(tmp_path: Path) -> None:
     assert outcome(found, "sleeps") == "reproduced"
     python = {"threads 1": varied(0.5), "engine dask-futures, threads 1": varied(0.5)}
     assert outcome(outcomes(THREADS, python, tmp_path, starts={}), "pure Python") == "reproduced"
+
+
+def test_tasks_that_take_longer_are_a_speed_up_all_the_same(tmp_path: Path) -> None:
+    """Two threads, each 1.3 times as slow, are done sooner than one."""
+    asked = Experiment.of(find(THREADS).load("quick"), tmp_path)
+    threads = {trial.number: trial.cell.levels["threads"] for trial in asked.trials}
+    attempts = []
+    for one in record_of(asked, {}, {}, starts={}).attempts:
+        drift = 1 + 0.01 * one.replicate
+        has_two = threads[one.number] == 2
+        seconds = {"compute_s": 1.3 if has_two else 1.0, WITHOUT_START: 0.65 if has_two else 1.0}
+        own = {name: value * drift for name, value in seconds.items()}
+        attempts.append(dataclasses.replace(one, numbers={**one.numbers, **own}))
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    assert outcome(_outcomes(asked, record), "pure Python") == "in part"
 
 
 def test_histograms_on_engines_with_a_lock(tmp_path: Path) -> None:
