@@ -65,23 +65,33 @@ def saturated(evidence: Evidence) -> Judged:
 
 
 def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Judged) -> Judged:
-    """What was found, of engines that storage holds up on the saturated tier; else nothing."""
+    """What was found, of engines that storage is shown to hold up on the saturated tier; else
+    nothing.
+    """
     free = list(_unbound(evidence, engines))
     if found.outcome == "not tested" or not free:
         return found
-    why = f"Storage does not bind: {'; '.join(free)}. The claim is about engines that wait for it."
+    why = (
+        f"That storage binds is not shown: {'; '.join(free)}. The claim is about engines that wait"
+        " for it."
+    )
     return Judged("not tested", [why, *found.evidence])
 
 
 def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
-    """What binds engines on the saturated tier, of those that storage does not bind."""
-    for one in evidence.answer.expected:
-        levels = dict(one.result.cell.levels)
-        engine = levels["engine"]
-        asked = {**evidence.baseline, "tier": "saturated", "engine": engine}
-        is_free = one.model.bound.binding in (SLOTS, PROCESSORS)
-        if is_free and engine in engines and levels == asked:
-            yield f"{one.model.bound.binding} bind {engine}"
+    """What binds engines on the saturated tier, of those that storage is not shown to bind: without
+    a model nobody knows.
+    """
+    bounds = {one.result.cell.key: one.model.bound for one in evidence.answer.expected}
+    for engine in engines:
+        result = evidence.cell(tier="saturated", engine=engine)
+        if result is None or not result.done:
+            continue
+        bound = bounds.get(result.cell.key)
+        if bound is None:
+            yield f"there is no model of {engine}"
+        elif bound.binding in (SLOTS, PROCESSORS):
+            yield f"{bound.binding} bind {engine}"
 
 
 def idle(evidence: Evidence) -> Judged:
@@ -102,12 +112,8 @@ def narrowing(evidence: Evidence) -> Judged:
     )
     pairs = zip(far, near, strict=True)
     narrower = [abs(math.log(idle_gap)) - abs(math.log(gap)) for idle_gap, gap in pairs]
-    free = [
-        f"The saturated tier is not what binds: {text}."
-        for text in _unbound(evidence, (DASK, SPARK))
-    ]
     judged = judged_contrasts([Contrast(told, narrower)])
-    return Judged(judged.outcome, [*judged.evidence, *free])
+    return where_storage_binds(evidence, (DASK, SPARK), judged)
 
 
 def _gap(evidence: Evidence, tier: str) -> dict[int, float]:
@@ -134,7 +140,7 @@ def first_reads(evidence: Evidence) -> Judged:
     ]
     if not found:
         return Judged("not tested", ["No trial has left the times of its reads."])
-    return judged_contrasts(found)
+    return where_storage_binds(evidence, evidence.levels("engine"), judged_contrasts(found))
 
 
 def _first_beside_later(one: CellPhases) -> Contrast:
