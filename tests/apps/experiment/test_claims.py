@@ -427,13 +427,13 @@ def test_small_blocks_say_nothing_of_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_number_that_is_to_grow() -> None:
-    low = ("dram", {1: 1.0, 2: 1.1, 3: 0.9})
-    high = ("isilon", {1: 4.0, 2: 4.1, 3: 3.9})
+    low = ("dram", {(1, 0): 1.0, (2, 0): 1.1, (3, 0): 0.9})
+    high = ("isilon", {(1, 0): 4.0, (2, 0): 4.1, (3, 0): 3.9})
     assert rising("Share", low, high).outcome == "reproduced"
     assert rising("Share", high, low).outcome == "refuted"
     assert rising("Share", low, low).outcome == "open"
     assert rising("Share", low, None).outcome == "not tested"
-    none = ("optane", {1: 0.0, 2: 0.0, 3: 0.0})
+    none = ("optane", {(1, 0): 0.0, (2, 0): 0.0, (3, 0): 0.0})
     assert rising("Seconds", none, high).outcome == "reproduced"
     assert rising("Seconds", high, none).outcome == "refuted"
     assert "-4 (-4.25 to -3.75)" in rising("Seconds", high, none).evidence[0]

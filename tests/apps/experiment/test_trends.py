@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from hyperslab.apps.experiment.comparison import CellResult, results_of
+from hyperslab.apps.experiment.comparison import MEASURE, CellResult, measured, paired, results_of
 from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.regression import Point, sign_probability, slope_of, slope_within
-from hyperslab.apps.experiment.trends import sentences, trends_of
+from hyperslab.apps.experiment.trends import deviation, sentences, trends_of
 from tests.apps.experiment.specs import TEXT, attempt, loaded
 
 SPEC = TEXT.replace(
@@ -21,16 +22,17 @@ SPEC = TEXT.replace(
 Numbers = Callable[[Attempt], dict[str, float]]
 
 
-def _results(numbers: Numbers) -> list[CellResult]:
-    """All cells, with numbers that follow from the levels and the replicate of each trial."""
+def _results(numbers: Numbers, sessions: Sequence[Session] = ()) -> list[CellResult]:
+    """All cells, with numbers that follow from the levels and the replicate of each trial; later
+    replicates in the second session, where there are two.
+    """
     spec = loaded(SPEC).spec
     attempts = []
     for trial in trials_of(spec):
         made = attempt(trial.number, trial.replicate, trial.cell, 1.0)
-        attempts.append(
-            attempt(trial.number, trial.replicate, trial.cell, 1.0, numbers=numbers(made))
-        )
-    record = Record((), attempts, 0, {one.number: [one] for one in attempts})
+        own = {"numbers": numbers(made), "session": 1 + (trial.replicate > 2)}
+        attempts.append(attempt(trial.number, trial.replicate, trial.cell, 1.0, **own))
+    record = Record(sessions, attempts, 0, {one.number: [one] for one in attempts})
     cells = list({trial.cell.key: trial.cell for trial in trials_of(spec)}.values())
     baseline = next(cell for cell in cells if not cell.changed)
     return results_of([baseline, *(cell for cell in cells if cell != baseline)], record)
@@ -135,3 +137,29 @@ def test_numbers_that_are_missing_make_no_trend() -> None:
     assert trends.growths == []
     assert trends.compensation is None
     assert list(sentences(trends)) == []
+
+
+def test_what_machines_differ_by_is_no_trend() -> None:
+    """Another machine, on which everything takes ten times as long, for the last replicate."""
+    sessions = [Session(1, 0.0, {"processor": "new"}), Session(2, 0.0, {"processor": "old"})]
+
+    def later(made: Attempt) -> dict[str, float]:
+        slow = 100.0 if made.replicate > 2 else 0.0
+        numbers = {**_numbers(made), "makespan_s": 10.0 + made.replicate + slow}
+        return {**numbers, "overhead_s": numbers["overhead_s"] + slow}
+
+    trends = trends_of(_results(later, sessions))
+    assert [growth.overhead.value for growth in trends.growths] == pytest.approx([3, 3])
+    assert max(row[1] for one in trends.spreads for row in one.deviations) < 1
+    alone = trends_of(_results(later))
+    assert max(row[1] for one in alone.spreads for row in one.deviations) > 50
+    assert deviation({(1, 0): 1.0, (2, 1): 9.0}) is None
+    assert deviation({(1, 0): 1.0, (2, 0): 3.0, (3, 1): 9.0, (4, 1): 9.0}) == 1.0
+
+
+def test_trials_of_two_machines_are_no_pair_of_any_number() -> None:
+    here, there, *_ = _results(_numbers, [Session(1, 0.0, {"is": 1}), Session(2, 0.0, {"is": 2})])
+    assert list(paired(here, there, measured(MEASURE))) == [(1, 0), (2, 0), (3, 1)]
+    moved = [dataclasses.replace(one, session=2) for one in there.attempts]
+    there = dataclasses.replace(there, attempts=moved)
+    assert list(paired(here, there, measured(MEASURE))) == [(3, 1)]

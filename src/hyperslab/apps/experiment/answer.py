@@ -364,7 +364,8 @@ def machine_changes(sessions: Sequence[Session]) -> Iterator[str]:
         if changed:
             yield (
                 f"The machine was another one from session {session.number} on:"
-                f" {'; '.join(changed)}. Trials of one are not compared with those of another."
+                f" {'; '.join(changed)}. Trials of one are not compared with those of another;"
+                " means of cells are over all of them."
             )
 
 

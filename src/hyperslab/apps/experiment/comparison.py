@@ -14,10 +14,10 @@ are too few replicates to tell.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import stdev
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hyperslab.apps.experiment.design import Cell, key_of
 from hyperslab.apps.experiment.factors import Level
@@ -36,6 +36,15 @@ MEASURE = "makespan_s"
 WITHOUT_START = "makespan_without_startup_s"
 "Field of the summary that leaves out the start of the engine."
 MOST_REPLICATES = 100
+NOWHERE = -1
+"Number of a machine that no session has told."
+Block = tuple[int, int]
+"""A replicate, and the number of the machine on which it ran: what was measured in one block is
+compared, and nothing else.
+"""
+T = TypeVar("T")
+Number = Callable[[Attempt], T | None]
+"What is looked at of a trial; None of one that does not know it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +74,14 @@ class CellResult:
         found = {attempt.replicate: attempt.numbers.get(measure) for attempt in self.done}
         return {replicate: value for replicate, value in found.items() if value}
 
-    def machine_of(self, replicate: int) -> int | None:
-        """Number of the machine on which a replicate ran."""
-        sessions = [one.session for one in self.done if one.replicate == replicate]
-        return self.machines.get(sessions[0]) if sessions else None
+    def block_of(self, attempt: Attempt) -> Block:
+        """The block of a trial."""
+        return attempt.replicate, self.machines.get(attempt.session, NOWHERE)
+
+    def by_block(self, number: Number[T]) -> dict[Block, T]:
+        """A number of the trials that were done and know it."""
+        told = {self.block_of(attempt): number(attempt) for attempt in self.done}
+        return {block: value for block, value in told.items() if value is not None}
 
     def mean(self, name: str) -> float:
         """Mean of a number of the summaries over the trials that were done and know it; 0 without
@@ -117,6 +130,18 @@ class Comparison:
         return self.reference.levels[self.factor]
 
 
+def measured(name: str) -> Number[float]:
+    """A number of the summaries that tells nothing where it is 0, as times and rates."""
+    return lambda attempt: attempt.numbers.get(name) or None
+
+
+def paired(here: CellResult, there: CellResult, number: Number[T]) -> dict[Block, tuple[T, T]]:
+    """A number of two cells, pair by pair, of all blocks in which both know it."""
+    own = here.by_block(number)
+    other = there.by_block(number)
+    return {block: (own[block], other[block]) for block in sorted(own.keys() & other.keys())}
+
+
 def results_of(cells: Sequence[Cell], record: Record) -> list[CellResult]:
     """What came of every cell."""
     machines = record.machines()
@@ -157,17 +182,14 @@ def compare(
     measure: str = MEASURE,
 ) -> Comparison:
     """Two cells by a number of their replicates."""
-    own = result.by_replicate(measure)
-    other = reference.by_replicate(measure)
-    shared = sorted(own.keys() & other.keys())
-    both = [one for one in shared if result.machine_of(one) == reference.machine_of(one)]
+    both = list(paired(result, reference, measured(measure)).values())
     if not both:
         return Comparison(factor, result.cell, reference.cell, 0, None, None, "unknown", None)
-    values = [own[replicate] for replicate in both]
-    references = [other[replicate] for replicate in both]
+    values = [value for value, _ in both]
+    references = [other for _, other in both]
     wide = ratio_interval(values, references, 0.95)
     inner = ratio_interval(values, references, 0.9)
-    logarithms = [math.log(a / b) for a, b in zip(values, references, strict=True)]
+    logarithms = [math.log(value / other) for value, other in both]
     by_chance = (differs_p(logarithms), equivalent_p(logarithms, math.log(1 + margin)))
     verdict = _verdict(wide, *by_chance)
     needed = None

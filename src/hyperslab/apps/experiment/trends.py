@@ -12,6 +12,9 @@ states:
 - whether overhead and transfer compensate each other: the slope of transfer over overhead among
   engines, within each replicate of the same levels, and its mean over replicates. -1: what one
   takes longer in one, it takes less in the other; 0: they have nothing to do with each other.
+
+Where trials ran on several machines, each of these is looked at within one machine, and put
+together then.
 """
 
 from __future__ import annotations
@@ -19,9 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import stdev
+from statistics import variance
 
-from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.comparison import MEASURE, Block, CellResult, measured
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import mean_interval
 from hyperslab.apps.experiment.record import Attempt
@@ -99,10 +102,10 @@ def compensation_of(results: Sequence[CellResult]) -> Slope | None:
     """Slope of transfer over overhead among engines, as the mean of that of each replicate: cells
     of one engine are no independent points. None without two engines.
     """
-    by_replicate: dict[int, list[Point]] = {}
-    for replicate, point in _pairs(results):
-        by_replicate.setdefault(replicate, []).append(point)
-    slopes = [slope for points in by_replicate.values() if (slope := slope_within(points))]
+    by_block: dict[Block, list[Point]] = {}
+    for block, point in _pairs(results):
+        by_block.setdefault(block, []).append(point)
+    slopes = [slope for points in by_block.values() if (slope := slope_within(points))]
     if not slopes:
         return None
     interval = mean_interval([slope.value for slope in slopes])
@@ -141,19 +144,19 @@ def _is_number(level: Level | None) -> bool:
 
 def _growths(results: Sequence[CellResult]) -> Iterator[Growth]:
     for engine, line in _lines(results, WORKERS).items():
-        slopes = [slope_of(_points(line, WORKERS, measure)) for measure in MEASURES]
+        slopes = [slope_within(_points(line, WORKERS, measure)) for measure in MEASURES]
         overhead, transfer = slopes
         if overhead is not None and transfer is not None:
             levels = sorted({float(one.cell.levels[WORKERS]) for one in line})
             yield Growth(engine, levels, overhead, transfer)
 
 
-def _points(line: Sequence[CellResult], factor: str, measure: str) -> list[tuple[float, float]]:
+def _points(line: Sequence[CellResult], factor: str, measure: str) -> list[Point]:
+    """A number of trials over the levels of a factor, in blocks of one machine."""
     return [
-        (float(result.cell.levels[factor]), value)
+        Point(machine, float(result.cell.levels[factor]), value)
         for result in line
-        for attempt in result.done
-        if (value := amount(attempt, measure)) is not None
+        for (_, machine), value in result.by_block(lambda one: amount(one, measure)).items()
     ]
 
 
@@ -166,16 +169,30 @@ def _spreads(results: Sequence[CellResult]) -> Iterator[Spread]:
 
 
 def _deviations(result: CellResult, factor: str) -> tuple[float, float, float] | None:
-    makespans = list(result.by_replicate().values())
-    told = [amount(attempt, "overhead") for attempt in result.done]
-    overheads = [value for value in told if value is not None]
-    if min(len(makespans), len(overheads)) < 2:
+    makespan = deviation(result.by_block(measured(MEASURE)))
+    overhead = deviation(result.by_block(lambda one: amount(one, "overhead")))
+    if makespan is None or overhead is None:
         return None
-    return float(result.cell.levels[factor]), stdev(makespans), stdev(overheads)
+    return float(result.cell.levels[factor]), makespan, overhead
 
 
-def _pairs(results: Sequence[CellResult]) -> Iterator[tuple[int, Point]]:
-    """Overhead and transfer of every trial with its replicate, in blocks of all engines."""
+def deviation(values: Mapping[Block, float]) -> float | None:
+    """Standard deviation between replicates on one machine, of all machines together; None without
+    two replicates on one.
+    """
+    by_machine: dict[int, list[float]] = {}
+    for (_, machine), value in values.items():
+        by_machine.setdefault(machine, []).append(value)
+    several = [own for own in by_machine.values() if len(own) > 1]
+    freedom = sum(len(own) - 1 for own in several)
+    if not freedom:
+        return None
+    squares = sum(variance(own) * (len(own) - 1) for own in several)
+    return math.sqrt(squares / freedom)
+
+
+def _pairs(results: Sequence[CellResult]) -> Iterator[tuple[Block, Point]]:
+    """Overhead and transfer of every trial with its block, in blocks of all engines."""
     for result in results:
         others = tuple(pair for pair in result.cell.key if pair[0] != ENGINE)
         if ENGINE not in result.cell.levels:
@@ -184,7 +201,7 @@ def _pairs(results: Sequence[CellResult]) -> Iterator[tuple[int, Point]]:
             overhead = amount(attempt, "overhead")
             transfer = amount(attempt, "transfer")
             if overhead is not None and transfer is not None:
-                yield attempt.replicate, Point(others, overhead, transfer)
+                yield result.block_of(attempt), Point(others, overhead, transfer)
 
 
 # In sentences

@@ -15,11 +15,14 @@ from hyperslab.apps.experiment.claims.margins import signs_of, words
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
+    Block,
     CellResult,
     Comparison,
     Verdict,
     compare,
     jointly,
+    measured,
+    paired,
 )
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
@@ -236,8 +239,8 @@ def advised(
             yield " ".join([told[one.outcome], *one.evidence[:EVIDENCE_TOLD]])
 
 
-Values = tuple[str, Mapping[int, float]]
-"A level, and a number of its trials by their replicates."
+Values = tuple[str, Mapping[Block, float]]
+"A level, and a number of its trials by their blocks."
 
 
 def rising(what: str, first: Values | None, last: Values | None) -> Judged:
@@ -277,8 +280,8 @@ def show_mean(values: Sequence[float]) -> str:
     return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
 
 
-Ratios = Mapping[int, float]
-"Times at one level over those at another, by replicate."
+Ratios = Mapping[Block, float]
+"Times at one level over those at another, by block."
 
 
 def ratios_of(
@@ -294,9 +297,13 @@ def ratios_of(
     there = evidence.cell(**{**others, factor: reference})
     if here is None or there is None:
         return {}
-    own = here.by_replicate(measure)
-    other = there.by_replicate(measure)
-    return {one: own[one] / other[one] for one in sorted(own.keys() & other.keys())}
+    return over(here, there, measure)
+
+
+def over(here: CellResult, there: CellResult, measure: str) -> Ratios:
+    """A number of a cell over that of another one."""
+    both = paired(here, there, measured(measure))
+    return {block: value / other for block, (value, other) in both.items()}
 
 
 def show_ratios(ratios: Ratios) -> str:

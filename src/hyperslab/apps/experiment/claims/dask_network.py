@@ -22,7 +22,14 @@ from hyperslab.apps.experiment.claims.claim import (
     show_mean,
     sign_of,
 )
-from hyperslab.apps.experiment.comparison import MEASURE, CellResult, Comparison, compare
+from hyperslab.apps.experiment.comparison import (
+    MEASURE,
+    CellResult,
+    Comparison,
+    compare,
+    measured,
+    paired,
+)
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
 from hyperslab.apps.experiment.links import Slow
@@ -283,10 +290,15 @@ def _rates(evidence: Evidence, level: Level) -> Values | None:
     cell = evidence.cell(lab_workers=level)
     if cell is None:
         return None
-    sent = cell.by_replicate("sent_nbytes")
-    seconds = cell.by_replicate("network_s")
-    rates = {one: sent[one] / seconds[one] for one in sent.keys() & seconds.keys()}
-    return f"{level} workers", rates
+    return f"{level} workers", cell.by_block(_rate)
+
+
+def _rate(attempt: Attempt) -> float | None:
+    sent = attempt.numbers.get("sent_nbytes")
+    seconds = attempt.numbers.get("network_s")
+    if not sent or not seconds:
+        return None
+    return sent / seconds
 
 
 def _fewer_workers(evidence: Evidence) -> Judged:
@@ -315,13 +327,12 @@ def _fewer_bytes(evidence: Evidence) -> Judged:
     fast = evidence.cell(slow="none")
     if slow is None or fast is None:
         return Judged("not tested", ["None of the cells that tell has been run."])
-    own = slow.by_replicate("sent_nbytes")
-    other = fast.by_replicate("sent_nbytes")
-    both = sorted(own.keys() & other.keys())
+    both = list(paired(fast, slow, measured("sent_nbytes")).values())
     if not both:
         return Judged("not tested", ["No replicate has both cells that tell."])
-    ratio = ratio_interval([other[one] for one in both], [own[one] for one in both])
-    means = [mean_interval(list(values.values())).mean for values in (other, own)]
+    own, other = ([pair[place] for pair in both] for place in (0, 1))
+    ratio = ratio_interval(own, other)
+    means = [fmean(values) for values in (own, other)]
     told = (
         f"{show_list([show_bytes(round(mean)) for mean in means])} over fast and slow links:"
         f" {show_interval(ratio)} as much over fast ones."

@@ -33,9 +33,11 @@ from hyperslab.apps.experiment.claims.saturation import (
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
+    Block,
     CellResult,
     Comparison,
     Verdict,
+    paired,
 )
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.record import Attempt
@@ -164,21 +166,15 @@ def _growing_order(evidence: Evidence) -> Judged:
     return judged_contrasts(found)
 
 
-def _slopes(evidence: Evidence, engine: Level) -> Mapping[int, float]:
-    """Overhead for each further worker, from fewest to most of them, by replicate."""
+def _slopes(evidence: Evidence, engine: Level) -> Mapping[Block, float]:
+    """Overhead for each further worker, from fewest to most of them, by block."""
     levels = sorted(evidence.levels("workers"), key=float)
-    ends = [evidence.cell(engine=engine, workers=level) for level in (levels[0], levels[-1])]
-    if len(levels) < 2 or ends[0] is None or ends[1] is None:
+    few, many = (evidence.cell(engine=engine, workers=level) for level in (levels[0], levels[-1]))
+    if len(levels) < 2 or few is None or many is None:
         return {}
-    few, many = (
-        {one.replicate: amount(one, "overhead") for one in end.done} for end in ends if end
-    )
     more = float(levels[-1]) - float(levels[0])
-    return {
-        one: (late - early) / more
-        for one in sorted(few.keys() & many.keys())
-        if (late := many[one]) is not None and (early := few[one]) is not None
-    }
+    both = paired(few, many, lambda one: amount(one, "overhead"))
+    return {block: (late - early) / more for block, (early, late) in both.items()}
 
 
 def _barrier(evidence: Evidence) -> Judged:

@@ -14,9 +14,11 @@ from hyperslab.apps.experiment.claims.claim import (
     Contrast,
     Evidence,
     Judged,
+    Ratios,
     expecting,
     judged_contrasts,
     outcome_of,
+    ratios_of,
     show_mean,
     sign_of,
 )
@@ -25,11 +27,13 @@ from hyperslab.apps.experiment.comparison import (
     WITHOUT_START,
     CellResult,
     Comparison,
+    paired,
 )
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval
 from hyperslab.apps.experiment.model import PROCESSORS, SLOTS
 from hyperslab.apps.experiment.phases import CellPhases
+from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.significance import (
     beyond_p,
     differs_p,
@@ -116,15 +120,9 @@ def narrowing(evidence: Evidence) -> Judged:
     return where_storage_binds(evidence, (DASK, SPARK), judged)
 
 
-def _gap(evidence: Evidence, tier: str) -> dict[int, float]:
-    """Time of Spark over that of Dask without their starts, by replicate."""
-    spark = evidence.cell(tier=tier, engine=SPARK)
-    dask = evidence.cell(tier=tier, engine=DASK)
-    if spark is None or dask is None:
-        return {}
-    own = spark.by_replicate(WITHOUT_START)
-    other = dask.by_replicate(WITHOUT_START)
-    return {one: own[one] / other[one] for one in own.keys() & other.keys()}
+def _gap(evidence: Evidence, tier: str) -> Ratios:
+    """Time of Spark over that of Dask without their starts, by block."""
+    return ratios_of(evidence, "engine", SPARK, DASK, WITHOUT_START, tier=tier)
 
 
 def _is_at(result: CellResult, **levels: Level) -> bool:
@@ -166,11 +164,14 @@ def compensation(evidence: Evidence) -> Judged:
 
 
 def _compensating(evidence: Evidence, one: str, other: str) -> Iterator[Judged]:
-    costs = [_costs(evidence, engine) for engine in (one, other)]
-    both = sorted(costs[0].keys() & costs[1].keys())
+    cells = [evidence.cell(tier="saturated", engine=engine) for engine in (one, other)]
+    if cells[0] is None or cells[1] is None:
+        return
+    both = list(paired(cells[0], cells[1], _costs).values())
     if not both:
         return
-    own, others = ([cost[n] for n in both] for cost in costs)
+    own = [costs for costs, _ in both]
+    others = [costs for _, costs in both]
     overheads = [b[0] - a[0] for a, b in zip(own, others, strict=True)]
     transfers = [b[1] - a[1] for a, b in zip(own, others, strict=True)]
     sums = [math.log(sum(b) / sum(a)) for a, b in zip(own, others, strict=True)]
@@ -188,16 +189,13 @@ def _compensating(evidence: Evidence, one: str, other: str) -> Iterator[Judged]:
         yield Judged("refuted" if is_told(beyond_p(sums, margin)) else "open", [told])
 
 
-def _costs(evidence: Evidence, engine: str) -> dict[int, tuple[float, float]]:
-    """Overhead and transfer of the trials of an engine on the saturated tier, by replicate."""
-    cell = evidence.cell(tier="saturated", engine=engine)
-    found: dict[int, tuple[float, float]] = {}
-    for one in cell.done if cell is not None else ():
-        overhead = amount(one, "overhead")
-        transfer = amount(one, "transfer")
-        if overhead is not None and transfer is not None:
-            found[one.replicate] = (overhead, transfer)
-    return found
+def _costs(attempt: Attempt) -> tuple[float, float] | None:
+    """Overhead and transfer of a trial."""
+    overhead = amount(attempt, "overhead")
+    transfer = amount(attempt, "transfer")
+    if overhead is None or transfer is None:
+        return None
+    return overhead, transfer
 
 
 def turns(evidence: Evidence) -> Judged:

@@ -17,8 +17,9 @@ from hyperslab.apps.experiment.claims.claim import (
     untestable,
 )
 from hyperslab.apps.experiment.claims.law import judge_law
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, Verdict
+from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, Block, Verdict
 from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.record import Attempt
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes
@@ -146,8 +147,7 @@ def _on_ends(
     for tier in tiers:
         cell = evidence.cell(tier=tier, **levels)
         if cell is not None:
-            told = {attempt.replicate: number(attempt) for attempt in cell.done}
-            ends.append((tier, {n: value for n, value in told.items() if value is not None}))
+            ends.append((tier, cell.by_block(number)))
     return rising(what, *_both(ends))
 
 
@@ -155,11 +155,16 @@ def _opening(evidence: Evidence) -> Judged:
     ends: list[Values] = []
     for tier in (TIERS[0], TIERS[-1]):
         cell = evidence.cell(tier=tier)
-        for one in evidence.answer.phases:
-            if cell is not None and one.result.cell.key == cell.cell.key:
-                times = {trial.replicate: trial.seconds.get("open", 0.0) for trial in one.trials}
-                ends.append((tier, times))
+        if cell is not None:
+            own = [one for one in evidence.answer.phases if one.result.cell.key == cell.cell.key]
+            ends += [(tier, _opening_s(one)) for one in own]
     return rising("Seconds in which a file is opened and its header read", *_both(ends))
+
+
+def _opening_s(phases: CellPhases) -> dict[Block, float]:
+    """Mean time in which a task of each trial opens its files."""
+    opened = {trial.replicate: trial.seconds.get("open", 0.0) for trial in phases.trials}
+    return phases.result.by_block(lambda attempt: opened.get(attempt.replicate))
 
 
 def _both(ends: Sequence[Values]) -> tuple[Values | None, Values | None]:
