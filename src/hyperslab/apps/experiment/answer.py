@@ -117,7 +117,7 @@ def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
 
 def _never_done(results: Sequence[CellResult]) -> set[Key]:
     """Cells that were tried, and of which no trial was done."""
-    return {one.cell.key for one in results if one.attempts and not one.done and not one.rejected}
+    return {one.cell.key for one in results if one.attempts and not one.ended}
 
 
 def _decisions(
@@ -126,7 +126,8 @@ def _decisions(
     """What to choose of each factor, all others at the baseline."""
     for factor in dict.fromkeys(one.factor for one in direct):
         own = [one for one in direct if one.factor == factor]
-        clauses = list(_clauses([one for one in own if one.ratio is not None], margin))
+        told = [one for one in own if one.ratio is not None or one.is_scarce]
+        clauses = [*_clauses(told, margin), *_cut_clauses(own, never_done)]
         failed = [one.cell.shown(factor) for one in own if one.cell.key in never_done]
         if failed:
             clauses.append(f"no trial of {show_list(failed)} was done")
@@ -155,10 +156,34 @@ def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
         yield f"{show_list(equivalent)} and {reference} are equivalent ({within})"
     if slower := _levels(own, "slower"):
         yield f"{show_list(slower)} {_is(slower)} slower than {reference}"
-    if unclear := _levels(own, "open"):
+    scarce = [one.cell.shown(one.factor) for one in own if one.is_scarce]
+    if unclear := [level for level in _levels(own, "open") if level not in scarce]:
         yield f"whether {show_list(unclear)} differ{_s(unclear)} from {reference} is open"
+    if scarce:
+        yield (
+            f"whether {show_list(scarce)} differ{_s(scarce)} from {reference} is open, as too few"
+            " trials had the processors for themselves"
+        )
     if unknown := _levels(own, "unknown"):
         yield f"of {show_list(unknown)} there are too few replicates to tell"
+
+
+def _cut_clauses(own: Sequence[Comparison], never_done: Collection[Key]) -> Iterator[str]:
+    """What cannot be said of levels of which the longest trials were ended."""
+    cut = [
+        one.cell.shown(one.factor) for one in own if one.is_cut and one.cell.key not in never_done
+    ]
+    if cut:
+        yield (
+            f"trials of {show_list(cut)} were ended for their length, so that nothing is called"
+            " faster or equivalent of them"
+        )
+    if own and own[0].is_reference_cut:
+        reference = own[0].reference.shown(own[0].factor)
+        yield (
+            f"trials of {reference} were ended for their length, so that nothing is called slower"
+            " than it or equivalent"
+        )
 
 
 def _levels(own: Sequence[Comparison], verdict: Verdict) -> list[str]:
@@ -226,6 +251,8 @@ def _conclusion(one: Comparison) -> str:
             return f"faster, by at least {show_share(1 - ratio.high)}"
         case "equivalent":
             return show_equivalence(one)
+    if one.cut:
+        return f"open, as trials of {show_list(one.cut)} were ended for their length"
     more = ""
     if one.needed is not None:
         more = f": about {show_count(one.needed, 'replicate')} may tell"
@@ -246,7 +273,7 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
         yield (
             f"{show_count(len(starved), 'trial')} had to share the processors although repeated as"
             f" often as allowed, such as {_named(starved[0])} ({starved[0].starved}): their times"
-            " are too long."
+            " are too long, and in no mean or comparison."
         )
     rejected = [attempt for attempt in counted if attempt.rejected]
     if rejected:
@@ -378,6 +405,8 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterato
 def makespan_words(result: CellResult) -> str:
     """Makespan of a cell with its interval, in words."""
     interval = result.makespan_s
+    if interval is None and result.starved:
+        return "starved"
     if interval is None:
         return "no trial done"
     text = show_seconds(interval.mean)

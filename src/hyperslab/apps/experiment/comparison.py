@@ -35,6 +35,8 @@ MEASURE = "makespan_s"
 "Field of the summary that is compared."
 WITHOUT_START = "makespan_without_startup_s"
 "Field of the summary that leaves out the start of the engine."
+LEAST_PAIRS = 2
+"Pairs without which nothing is known of chance."
 MOST_REPLICATES = 100
 NOWHERE = -1
 "Number of a machine that no session has told."
@@ -60,14 +62,31 @@ class CellResult:
     "Number of the machine that each session found."
 
     @property
+    def ended(self) -> list[Attempt]:
+        """Attempts that came to their end, also those whose times tell nothing."""
+        return [one for one in self.attempts if one.state == "done"]
+
+    @property
     def done(self) -> list[Attempt]:
-        """Attempts whose numbers count: none of those that were rejected."""
-        return [one for one in self.attempts if one.state == "done" and not one.rejected]
+        """Attempts whose numbers count: none that had to share the processors or was rejected."""
+        return [one for one in self.ended if not one.starved and not one.rejected]
 
     @property
     def rejected(self) -> list[Attempt]:
-        """Attempts that were done and tell nothing."""
-        return [one for one in self.attempts if one.state == "done" and one.rejected]
+        """Attempts that were done and tell nothing, though they had the processors."""
+        return [one for one in self.ended if one.rejected and not one.starved]
+
+    @property
+    def starved(self) -> list[Attempt]:
+        """Attempts that had to share the processors."""
+        return [one for one in self.attempts if one.starved]
+
+    @property
+    def too_long(self) -> list[Attempt]:
+        """Attempts that were ended for their length, though they had the processors: those that
+        were done are the shorter ones.
+        """
+        return [one for one in self.attempts if one.state == "too long" and not one.starved]
 
     def by_replicate(self, measure: str = MEASURE) -> dict[int, float]:
         """A number, by default the makespan, of the trials that were done."""
@@ -120,6 +139,14 @@ class Comparison:
     "Probability of so small a difference by chance, were the true one as great as the margin."
     logarithms: Sequence[float] = ()
     "Logarithms of the ratios, one for each pair."
+    starved: int = 0
+    "Trials of both that are left out, as they had to share the processors."
+    is_cut: bool = False
+    """Whether trials of the cell were ended for their length, so that it may take longer than the
+    ratio says.
+    """
+    is_reference_cut: bool = False
+    "Whether trials of the reference were."
 
     @property
     def level(self) -> Level:
@@ -128,6 +155,31 @@ class Comparison:
     @property
     def reference_level(self) -> Level:
         return self.reference.levels[self.factor]
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether it is open as so many trials had to share the processors."""
+        return self.starved > 0 and self.pairs < LEAST_PAIRS
+
+    @property
+    def cut(self) -> list[str]:
+        """Levels of which trials were ended for their length."""
+        found = []
+        if self.is_cut:
+            found.append(self.cell.shown(self.factor))
+        if self.is_reference_cut:
+            found.append(self.reference.shown(self.factor))
+        return found
+
+    @property
+    def may_be_told(self) -> bool:
+        """Whether the side of 1 on which the ratio lies can be told: trials that were ended for
+        their length lie further on that side, or there are none.
+        """
+        if self.ratio is None:
+            return False
+        is_unsure = self.is_cut if self.ratio.mean <= 1 else self.is_reference_cut
+        return not is_unsure
 
 
 def measured(name: str) -> Number[float]:
@@ -183,39 +235,71 @@ def compare(
 ) -> Comparison:
     """Two cells by a number of their replicates."""
     both = list(paired(result, reference, measured(measure)).values())
+    bare = Comparison(
+        factor,
+        result.cell,
+        reference.cell,
+        len(both),
+        ratio=None,
+        inner=None,
+        verdict="unknown",
+        needed=None,
+        measure=measure,
+        margin=margin,
+        starved=len(result.starved) + len(reference.starved),
+        is_cut=bool(result.too_long),
+        is_reference_cut=bool(reference.too_long),
+    )
     if not both:
-        return Comparison(factor, result.cell, reference.cell, 0, None, None, "unknown", None)
+        return replace(bare, verdict=_verdict(bare))
     values = [value for value, _ in both]
     references = [other for _, other in both]
     wide = ratio_interval(values, references, 0.95)
     inner = ratio_interval(values, references, 0.9)
     logarithms = [math.log(value / other) for value, other in both]
-    by_chance = (differs_p(logarithms), equivalent_p(logarithms, math.log(1 + margin)))
-    verdict = _verdict(wide, *by_chance)
+    known = replace(bare, ratio=wide, inner=inner, logarithms=logarithms)
+    found = replace(
+        known,
+        differs_p=as_far_as(known.may_be_told, differs_p(logarithms)),
+        equivalent_p=as_far_as(not known.cut, equivalent_p(logarithms, math.log(1 + margin))),
+    )
+    verdict = _verdict(found)
     needed = None
-    if verdict == "open":
+    if verdict == "open" and len(both) >= LEAST_PAIRS and not found.cut:
         needed = _needed(logarithms, margin)
-    told = (len(both), wide, inner, verdict, needed, measure, margin, *by_chance, logarithms)
-    return Comparison(factor, result.cell, reference.cell, *told)
+    return replace(found, verdict=verdict, needed=needed)
+
+
+def as_far_as(can_tell: bool, p: float | None) -> float | None:
+    """The probability of a test, or 1 where trials that were ended for their length may say
+    otherwise; None where there are too few pairs.
+    """
+    if p is None or can_tell:
+        return p
+    return 1.0
 
 
 def jointly(found: Sequence[Comparison]) -> list[Comparison]:
     """Comparisons that are made together, with verdicts that allow for their number."""
     differing = holm([one.differs_p for one in found])
     alike = holm([one.equivalent_p for one in found])
+    adjusted = [
+        replace(one, differs_p=differs, equivalent_p=equivalent)
+        for one, differs, equivalent in zip(found, differing, alike, strict=True)
+    ]
     return [
-        replace(one, verdict=_verdict(one.ratio, *by_chance), needed=None)
-        for one, *by_chance in zip(found, differing, alike, strict=True)
+        replace(one, verdict=_verdict(other), needed=None)
+        for one, other in zip(found, adjusted, strict=True)
     ]
 
 
-def _verdict(ratio: Interval | None, differs: float | None, alike: float | None) -> Verdict:
-    if ratio is None or differs is None or alike is None:
-        return "unknown"
-    if is_told(alike):
+def _verdict(one: Comparison) -> Verdict:
+    if one.ratio is None or one.differs_p is None:
+        return "open" if one.starved else "unknown"
+    if is_told(one.equivalent_p):
         return "equivalent"
-    if is_told(differs):
-        return "slower" if ratio.mean > 1 else "faster"
+    if is_told(one.differs_p):
+        return "slower" if one.ratio.mean > 1 else "faster"
     return "open"
 
 

@@ -129,13 +129,6 @@ class Record:
         """
         return [_best(attempts) for attempts in self.by_trial.values()]
 
-    def without_starved(self) -> Record:
-        """The record without trials that had to share the processors at every attempt."""
-        starved = {one.number for one in self.counted() if one.starved}
-        attempts = [one for one in self.attempts if one.number not in starved]
-        by_trial = {n: found for n, found in self.by_trial.items() if n not in starved}
-        return Record(self.sessions, attempts, self.damaged, by_trial)
-
     def of_cell(self, cell: Cell) -> list[Attempt]:
         """The attempts that stand for the trials of a cell, by replicate."""
         own = [attempt for attempt in self.counted() if attempt.key == cell.key]

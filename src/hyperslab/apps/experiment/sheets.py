@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from hyperslab.apps.experiment.answer import Answer, makespan_words, show_interval
+from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.record import Record, Session
 from hyperslab.apps.experiment.sections import Sheet
 
@@ -13,11 +14,17 @@ from hyperslab.apps.experiment.sections import Sheet
 def cells_sheet(answer: Answer) -> Sheet:
     """Makespans of all cells."""
     rows = [
-        (result.cell.name, makespan_words(result), str(len(result.done)))
-        for result in answer.results
+        (result.cell.name, makespan_words(result), _counts(result)) for result in answer.results
     ]
     hint = "Means over replicates, with half of their 95 % intervals."
-    return Sheet("Makespans", ("cell", "makespan", "trials done"), rows, hint)
+    return Sheet("Makespans", ("cell", "makespan", "trials that count"), rows, hint)
+
+
+def _counts(result: CellResult) -> str:
+    """Number of trials that count, and of those left out as they had to share the processors."""
+    if result.starved:
+        return f"{len(result.done)} ({len(result.starved)} starved)"
+    return str(len(result.done))
 
 
 def comparisons_sheet(answer: Answer) -> Sheet:

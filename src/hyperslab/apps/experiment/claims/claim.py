@@ -125,7 +125,7 @@ class Claim:
     published: str = ""
     "Numbers of the paper that go with it, and where they stand."
     is_of_times: bool = True
-    "Whether times judge it: then trials do not count that had to share the processors."
+    "Whether times judge it, which those of trials do not that had to share the processors."
     is_asked_for: bool = False
     "Whether an emulated tier is asked to be what the claim states."
     needs: Sequence[str] = ()

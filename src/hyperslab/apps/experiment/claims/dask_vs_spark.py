@@ -272,9 +272,9 @@ def _block_limit(evidence: Evidence) -> Judged:
     if not beyond or not within:
         return Judged("not tested", ["Blocks on both sides of 2 GiB have not been run."])
     told = [_how_it_went(one) for one in cells]
-    if not all(one.done for one in within):
+    if not all(one.ended for one in within):
         return Judged("open", told)
-    if any(one.done for one in beyond):
+    if any(one.ended for one in beyond):
         return Judged("refuted", told)
     if not all(_is_too_large(one) for one in beyond):
         return Judged("open", [*told, "No reason names the limit of Java's arrays."])
@@ -295,7 +295,7 @@ def _block_nbytes(result: CellResult) -> float:
 def _how_it_went(result: CellResult) -> str:
     engine = result.cell.levels["engine"]
     head = f"{engine}, blocks of {show_bytes(round(_block_nbytes(result)))}"
-    if result.done:
+    if result.ended:
         return f"{head}: done."
     reasons = dict.fromkeys(attempt.reason for attempt in result.attempts)
     return f"{head}: failed ({show_list(list(reasons))})."

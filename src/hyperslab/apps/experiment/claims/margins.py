@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from hyperslab.apps.experiment.answer import is_apart, show_equivalence
-from hyperslab.apps.experiment.comparison import Comparison, Verdict
+from hyperslab.apps.experiment.comparison import Comparison, Verdict, as_far_as
 from hyperslab.apps.experiment.significance import (
     above_p,
     below_p,
@@ -25,7 +25,7 @@ from hyperslab.apps.experiment.significance import (
     holm,
     is_told,
 )
-from hyperslab.units import show_share
+from hyperslab.units import show_list, show_share
 
 AS_LONG = frozenset[Verdict](("equivalent",))
 NOT_AS_LONG = frozenset[Verdict](("slower", "faster"))
@@ -60,11 +60,11 @@ def _shown_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
     if verdicts == AS_LONG:
         return one.equivalent_p
     if verdicts == NOT_AS_LONG:
-        return beyond_p(one.logarithms, margin)
+        return _beyond(one, margin)
     if verdicts == NOT_FASTER:
-        return above_p(one.logarithms, -margin)
+        return _above(one, -margin)
     if verdicts == NOT_SLOWER:
-        return below_p(one.logarithms, margin)
+        return _below(one, margin)
     return _on_side(verdicts, one)
 
 
@@ -72,17 +72,32 @@ def _refuted_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
     """Probability by chance of a ratio that lies so clearly elsewhere."""
     margin = math.log(1 + one.margin)
     if verdicts == AS_LONG:
-        return beyond_p(one.logarithms, margin)
+        return _beyond(one, margin)
     if verdicts == NOT_AS_LONG:
         return one.equivalent_p
     if verdicts == NOT_FASTER:
-        return below_p(one.logarithms, -margin)
+        return _below(one, -margin)
     if verdicts == NOT_SLOWER:
-        return above_p(one.logarithms, margin)
+        return _above(one, margin)
     if one.equivalent_p is None:
         return None
     opposite = _on_side(NOT_AS_LONG - verdicts, one)
     return min(one.equivalent_p, 1.0 if opposite is None else opposite)
+
+
+def _beyond(one: Comparison, margin: float) -> float | None:
+    """Probability by chance of a ratio so far beyond the margin, on its side of 1."""
+    return as_far_as(one.may_be_told, beyond_p(one.logarithms, margin))
+
+
+def _above(one: Comparison, bound: float) -> float | None:
+    """Probability by chance of a ratio so far above a bound."""
+    return as_far_as(not one.is_reference_cut, above_p(one.logarithms, bound))
+
+
+def _below(one: Comparison, bound: float) -> float | None:
+    """Probability by chance of a ratio so far below a bound."""
+    return as_far_as(not one.is_cut, below_p(one.logarithms, bound))
 
 
 def _on_side(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
@@ -144,6 +159,8 @@ def _side(one: Comparison) -> Verdict:
 
 
 def _open(one: Comparison) -> str:
+    if one.cut:
+        return f"open, as trials of {show_list(one.cut)} were ended for their length"
     if one.ratio is not None and is_apart(one.ratio):
         return "a difference alone, but not among so many comparisons"
     return "too few replicates to tell"

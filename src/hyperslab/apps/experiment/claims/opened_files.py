@@ -95,5 +95,5 @@ def pool(evidence: Evidence) -> Judged:
 
 def _opens_per_read(evidence: Evidence, opens: str) -> list[float]:
     cell = evidence.cell(opens=opens, workload="hyperslab")
-    told = [one.numbers.get("opens_per_read") for one in cell.done] if cell is not None else []
+    told = [one.numbers.get("opens_per_read") for one in cell.ended] if cell is not None else []
     return [number for number in told if number is not None]

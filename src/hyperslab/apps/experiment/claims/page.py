@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +92,7 @@ class Finding:
 
     experiment: Experiment
     answer: Answer
-    "What all of its trials say."
-
-    @cached_property
-    def usable(self) -> Answer:
-        """What the trials say that did not have to share the processors."""
-        record = self.experiment.record()
-        if any(one.starved for one in record.counted()):
-            return answer_of(self.experiment, record.without_starved())
-        return self.answer
+    "What its trials say."
 
     @property
     def name(self) -> str:
@@ -111,7 +102,7 @@ class Finding:
 def findings_of(experiments: Sequence[Experiment]) -> list[Finding]:
     """What came of the experiments that have a trial which was done."""
     found = [Finding(one, answer_of(one, one.record())) for one in experiments]
-    return [one for one in found if any(r.done or r.rejected for r in one.answer.results)]
+    return [one for one in found if any(result.ended for result in one.answer.results)]
 
 
 def judged(paper: Paper, findings: Sequence[Finding]) -> list[tuple[Claim, Judged]]:
@@ -126,8 +117,7 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
     if finding is None:
         return Judged("not tested", [f"`{claim.spec}` has not been run."])
     spec = finding.experiment.loaded.spec
-    answer = finding.usable if claim.is_of_times else finding.answer
-    found = claim.judge(Evidence(answer, spec.margin, spec.tiers))
+    found = claim.judge(Evidence(finding.answer, spec.margin, spec.tiers))
     if claim.is_of_times:
         found = Judged(found.outcome, [*found.evidence, *_starved(finding)])
     return _as_far_as_emulated(claim, _emulated_names(finding), found)
@@ -207,7 +197,7 @@ def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[s
 
 def _trials(findings: Sequence[Finding]) -> str:
     """How many trials were done, and of how many where that is not all."""
-    done = sum(len(result.done) for one in findings for result in one.answer.results)
+    done = sum(len(result.ended) for one in findings for result in one.answer.results)
     asked = sum(len(one.experiment.trials) for one in findings)
     if done == asked:
         return show_count(done, "trial")

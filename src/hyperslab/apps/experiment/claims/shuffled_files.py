@@ -55,7 +55,7 @@ def _shuffles(evidence: Evidence) -> list[Shuffle]:
 
 
 def _counts(result: CellResult) -> dict[str, float]:
-    counted_in = [one for one in result.done if "shuffle_opens" in one.numbers]
+    counted_in = [one for one in result.ended if "shuffle_opens" in one.numbers]
     names = [name for one in counted_in[:1] for name in one.numbers if name.startswith("shuffle_")]
     return {name: fmean(_number(one.numbers[name]) for one in counted_in) for name in names}
 
@@ -143,5 +143,5 @@ def _served(evidence: Evidence, scratch: str) -> list[float]:
     cell = evidence.cell(scratch=scratch, workload=WORST)
     if cell is None:
         return []
-    told = [one.numbers.get("tier_operations") for one in (*cell.done, *cell.rejected)]
+    told = [one.numbers.get("tier_operations") for one in cell.ended]
     return [number for number in told if number is not None]

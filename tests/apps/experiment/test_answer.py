@@ -1,0 +1,111 @@
+"""The answer: what it decides from trials that tell little, or nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hyperslab.apps.experiment.answer import Answer, answer_of, makespan_words
+from hyperslab.apps.experiment.claims.margins import signs_of
+from hyperslab.apps.experiment.comparison import Verdict
+from hyperslab.apps.experiment.page import write_experiment_page
+from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.sheets import cells_sheet
+from tests.apps.experiment.specs import experiment, record_of
+
+TWO = "iterations 2"
+LONG = "it was ended after 1 s"
+
+
+def _changed(record: Record, change: Callable[[Attempt], Attempt]) -> Record:
+    attempts = [change(one) for one in record.attempts]
+    return Record(record.sessions, attempts, 0, {one.number: [one] for one in attempts})
+
+
+def _starving(iterations: int, replicates: Sequence[int]) -> Callable[[Attempt], Attempt]:
+    def change(one: Attempt) -> Attempt:
+        is_it = one.levels["iterations"] == iterations and one.replicate in replicates
+        return dataclasses.replace(one, starved="others took 40 %") if is_it else one
+
+    return change
+
+
+def _cut(iterations: int, delay: float = 0) -> Callable[[Attempt], Attempt]:
+    """The last replicate of a cell was ended for its length."""
+
+    def change(one: Attempt) -> Attempt:
+        levels = (one.levels["iterations"], one.levels["delay"], one.replicate)
+        if levels != (iterations, delay, 3):
+            return one
+        return dataclasses.replace(one, state="too long", reason=LONG)
+
+    return change
+
+
+def test_trials_that_were_starved_decide_nothing(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    record = record_of(asked, {TWO: (9.0, 1.01, 0.99)}, {})
+    answer = answer_of(asked, _changed(record, _starving(2, [1])))
+    assert "iterations: 2 and 1 are equivalent (within 10 %)." in answer.decision
+    assert "in no mean or comparison" in " ".join(answer.certainty)
+    assert ("iterations 2", "1 s ± 127 ms", "2 (1 starved)") in cells_sheet(answer).rows
+    few = _changed(record, _starving(2, [1, 2, 3]))
+    answer = answer_of(asked, few)
+    told = "whether 2 differs from 1 is open, as too few trials had the processors for themselves"
+    assert f"iterations: {told}." in answer.decision
+    assert "delay: 0.01 and 0 are equivalent (within 10 %)." in answer.decision
+    assert [makespan_words(one) for one in answer.results].count("starved") == 1
+    one_left = answer_of(asked, _changed(record, _starving(2, [1, 2])))
+    assert f"iterations: {told}." in one_left.decision
+    page = tmp_path / "report.html"
+    write_experiment_page(page, asked, few, answer)
+    assert page.read_text().count("starved: others took 40 %") == 3
+
+
+def test_the_shorter_ones_of_trials_do_not_stand_for_all(tmp_path: Path) -> None:
+    """Of a cell whose longest trial was ended: slower may be told, nothing else."""
+    asked = experiment(tmp_path)
+
+    def verdict(seconds: float, change: Callable[[Attempt], Attempt]) -> tuple[Answer, Verdict]:
+        record = record_of(asked, {TWO: (seconds, seconds * 1.001, seconds)}, {})
+        answer = answer_of(asked, _changed(record, change))
+        (one,) = [one for one in answer.comparisons if one.cell.name == TWO]
+        return answer, one.verdict
+
+    answer, found = verdict(0.5, _cut(2))
+    assert found == "open"
+    ended = "trials of 2 were ended for their length, so that nothing is called faster or"
+    assert any(ended in text for text in answer.decision)
+    assert any("open, as trials of 2 were ended for their length" in one for one in answer.evidence)
+    assert verdict(1.0, _cut(2))[1] == "open"
+    assert verdict(2.0, _cut(2))[1] == "slower"
+    answer, found = verdict(2.0, _cut(1))
+    assert found == "open"
+    ended = "trials of 1 were ended for their length, so that nothing is called slower"
+    assert any(ended in text for text in answer.decision)
+    assert verdict(1.0, _cut(1))[1] == "open"
+    assert verdict(0.5, _cut(1))[1] == "faster"
+    assert verdict(0.5, _cut(1, 0.01))[1] == "faster", "of another cell"
+
+
+def test_claims_are_not_judged_by_the_shorter_ones_of_trials(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+
+    def sign(seconds: float, change: Callable[[Attempt], Attempt], *wanted: Verdict) -> bool | None:
+        record = record_of(asked, {TWO: (seconds, seconds * 1.001, seconds)}, {})
+        answer = answer_of(asked, _changed(record, change))
+        (one,) = [one for one in answer.comparisons if one.cell.name == TWO]
+        return signs_of([(wanted, one)])[0]
+
+    assert sign(0.5, _cut(2), "faster") is None
+    assert sign(0.5, _cut(2), "equivalent") is None
+    assert sign(0.5, _cut(2), "equivalent", "slower") is None
+    assert sign(1.0, _cut(2), "equivalent") is None
+    assert sign(1.0, _cut(2), "equivalent", "faster") is None
+    assert sign(2.0, _cut(2), "slower") is True
+    assert sign(2.0, _cut(2), "equivalent") is False
+    assert sign(2.0, _cut(2), "equivalent", "slower") is True
+    assert sign(2.0, _cut(1), "equivalent", "slower") is None
+    assert sign(2.0, _cut(1), "equivalent") is None
+    assert sign(0.5, _cut(1), "equivalent", "faster") is True
