@@ -109,3 +109,19 @@ def test_claims_are_not_judged_by_the_shorter_ones_of_trials(tmp_path: Path) -> 
     assert sign(2.0, _cut(1), "equivalent", "slower") is None
     assert sign(2.0, _cut(1), "equivalent") is None
     assert sign(0.5, _cut(1), "equivalent", "faster") is True
+
+
+def test_what_is_decided_allows_for_the_number_of_comparisons(tmp_path: Path) -> None:
+    """A difference at 4 % by chance tells alone, and not as one of two; its interval stays."""
+    asked = experiment(tmp_path)
+    slow = (1.15, 1.25, 1.32)
+    answer = answer_of(asked, record_of(asked, {TWO: slow, "delay 0.01": (0.5, 1.0, 2.0)}, {}))
+    (one,) = [one for one in answer.comparisons if one.cell.name == TWO]
+    assert one.verdict == "slower"
+    assert one.differs_p is not None
+    assert 0.025 < one.differs_p < 0.05
+    assert "iterations: whether 2 differs from 1 is open." in answer.decision
+    (told,) = [text for text in answer.evidence if text.startswith("iterations 2 against 1")]
+    assert "slower, by at least" in told
+    assert told.endswith("alone; among so many comparisons it may be chance.")
+    assert "(Holm 1979)" in " ".join(answer.certainty)

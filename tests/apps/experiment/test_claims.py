@@ -28,18 +28,13 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
-from hyperslab.apps.experiment.claims.saturation import first_reads
 from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.phases import CellPhases, Phases
-from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.record import Record, append
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import SpecFile, find
 from hyperslab.cli import verdicts as command
 from hyperslab.errors import UsageError
-from hyperslab.storage.recordfile import save_record
-from hyperslab.storage.tiers.tier import Tier
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 from tests.system.end_to_end.command import call
 
@@ -62,10 +57,10 @@ def outcomes(
 ) -> dict[str, str]:
     """What comes of the claims that an experiment judges, whose cells took so long."""
     asked = Experiment.of(find(spec).load("quick"), root)
-    return _outcomes(asked, record_of(asked, factors, {}, starts))
+    return outcomes_of(asked, record_of(asked, factors, {}, starts))
 
 
-def _outcomes(asked: Experiment, record: Record) -> dict[str, str]:
+def outcomes_of(asked: Experiment, record: Record) -> dict[str, str]:
     name = asked.loaded.name
     paper = PAPERS[name.partition("/")[0]]
     found = judged(paper, [Finding(asked, answer_of(asked, record))])
@@ -170,7 +165,7 @@ def test_tasks_that_take_longer_are_a_speed_up_all_the_same(tmp_path: Path) -> N
         own = {name: value * drift for name, value in seconds.items()}
         attempts.append(dataclasses.replace(one, numbers={**one.numbers, **own}))
     record = Record([], attempts, 0, {one.number: [one] for one in attempts})
-    assert outcome(_outcomes(asked, record), "pure Python") == "in part"
+    assert outcome(outcomes_of(asked, record), "pure Python") == "in part"
 
 
 def test_histograms_on_engines_with_a_lock(tmp_path: Path) -> None:
@@ -181,99 +176,20 @@ def test_histograms_on_engines_with_a_lock(tmp_path: Path) -> None:
     assert outcome(found, "Spark is faster than Dask") == "reproduced"
 
 
-def test_first_reads_and_compensation_are_those_of_the_saturated_tier(tmp_path: Path) -> None:
-    found = outcomes(READS, {}, tmp_path)
-    assert outcome(found, "first reads") == "not tested", "records without traces"
-    assert outcome(found, "gains in transfer") == "not tested", "records without overhead"
-    asked = Experiment.of(find(READS).load("quick"), tmp_path)
-    found = _outcomes(asked, saturating(asked, record_of(asked, {}, {})))
-    assert outcome(found, "putting transfers off") == "reproduced"
-
-
-def saturating(asked: Experiment, record: Record, rate: float = 1.0) -> Record:
-    """The same record, whose cells write and read on tiers of so many bytes per second, a thousand
-    bytes each.
-    """
-    places = {}
-    for name in ("saturated", "idle"):
-        path = str(asked.inputs.tier(Path(name)))
-        ceilings = {"read-cold": rate, "write": rate}
-        places[path] = dataclasses.asdict(Known(Tier(path, "here"), ceilings=ceilings))
-    save_record(asked.directory.places, {"version": 2, "places": places})
-    moved = {"read_nbytes": 1000.0, "slots": 4.0, "tasks": 4.0, "startup_s": 0.0, "overhead_s": 1.0}
-    attempts = [
-        dataclasses.replace(one, numbers={**moved, **one.numbers}) for one in record.attempts
-    ]
-    return Record([], attempts, 0, {one.number: [one] for one in attempts})
-
-
-def test_nothing_is_said_of_saturated_storage_where_it_does_not_bind(tmp_path: Path) -> None:
-    """By a model that says what binds, by one of fast storage, and by none."""
-    asked = Experiment.of(find(READS).load("quick"), tmp_path)
-    bare = record_of(asked, {"tier idle, engine spark": varied(2)}, {}, starts={})
-    words = ("narrower", "putting transfers off", "wait for a shared file system")
-    unknown = _outcomes(asked, bare)
-    assert {outcome(unknown, one) for one in words} == {"not tested"}
-    free = _outcomes(asked, saturating(asked, bare, rate=1e9))
-    assert {outcome(free, one) for one in words} == {"not tested"}
-    bound = _outcomes(asked, saturating(asked, bare))
-    assert {outcome(bound, one) for one in words} == {"reproduced"}
-
-
-def test_first_reads_are_those_of_slots_that_wait_for_storage(tmp_path: Path) -> None:
-    asked = Experiment.of(find(READS).load("quick"), tmp_path)
-
-    def said(record: Record) -> Judged:
-        answer = answer_of(asked, record)
-        trials = [Phases({}, first, 1.0, n) for n, first in enumerate(varied(2), 1)]
-        phases = [CellPhases(result, trials) for result in answer.results]
-        return first_reads(Evidence(dataclasses.replace(answer, phases=phases), 0.1))
-
-    record = record_of(asked, {}, {})
-    found = said(record)
-    assert found.outcome == "not tested"
-    assert found.evidence[0].startswith("That storage binds is not shown: there is no model of")
-    assert said(saturating(asked, record)).outcome == "reproduced"
-
-
-def test_overhead_that_transfer_makes_up_for(tmp_path: Path) -> None:
-    def said(spark: Mapping[str, float]) -> str:
-        record = with_numbers(asked, {"engine spark (tier emulated)": spark})
-        return outcome(_outcomes(asked, saturating(asked, record)), "gains in transfer")
-
-    asked = Experiment.of(find(READS).load("quick"), tmp_path)
-    assert said({"overhead_s": 3.0, "read_s": 1.0}) == "reproduced"
-    assert said({"overhead_s": 3.0, "read_s": 3.0}) == "refuted"
-    assert said({"overhead_s": 2.0, "read_s": 2.0}) == "open", "nothing to make up for"
-
-
-def test_the_gap_between_engines(tmp_path: Path) -> None:
-    asked = Experiment.of(find(READS).load("quick"), tmp_path)
-
-    def said(cell: str, factors: Sequence[float]) -> str:
-        record = record_of(asked, {cell: factors}, {}, starts={})
-        return outcome(_outcomes(asked, saturating(asked, record)), "narrower")
-
-    idle = "tier idle, engine spark"
-    assert said(idle, varied(2)) == "reproduced"
-    assert said("engine spark (tier emulated)", varied(2)) == "refuted"
-    assert said(idle, (0.5, 1.0, 4.0)) == "open"
-
-
 def test_overhead_that_grows(tmp_path: Path) -> None:
     asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
     grown = {f"engine {name}, workers 4": {"overhead_s": 3.0} for name in ENGINES}
-    found = _outcomes(asked, with_numbers(asked, grown))
+    found = outcomes_of(asked, with_numbers(asked, grown))
     assert outcome(found, "grows with the workers") == "reproduced"
     assert outcome(found, "least on Spark") == "open"
     grown["engine spark, workers 4"] = {"overhead_s": 2.0}
-    found = _outcomes(asked, with_numbers(asked, grown))
+    found = outcomes_of(asked, with_numbers(asked, grown))
     assert outcome(found, "least on Spark") == "in part", "Futures like the others"
     grown["engine dask-futures, workers 4"] = {"overhead_s": 4.0}
-    found = _outcomes(asked, with_numbers(asked, grown))
+    found = outcomes_of(asked, with_numbers(asked, grown))
     assert outcome(found, "least on Spark") == "reproduced"
     less = {f"engine {name}, workers 4": {"overhead_s": 1.0} for name in ENGINES}
-    found = _outcomes(asked, with_numbers(asked, less))
+    found = outcomes_of(asked, with_numbers(asked, less))
     assert outcome(found, "grows with the workers") == "refuted"
 
 
@@ -298,12 +214,12 @@ def test_the_barrier_of_a_bids_app(tmp_path: Path) -> None:
     def said(barrier_s: float, cells: Sequence[str] = cells) -> str:
         planted = {"barrier_s": barrier_s, "overhead_s": 2.0, "idle_s": 8.0}
         record = with_numbers(asked, dict.fromkeys(cells, planted))
-        return outcome(_outcomes(asked, record), "lies at the barrier")
+        return outcome(outcomes_of(asked, record), "lies at the barrier")
 
     assert said(9.0) == "reproduced"
     assert said(1.0) == "refuted"
     assert said(9.0, []) == "not tested", "records without barriers"
-    found = _outcomes(asked, record_of(asked, {}, {}))
+    found = outcomes_of(asked, record_of(asked, {}, {}))
     assert outcome(found, "A BIDS App takes as long") == "reproduced"
 
 
@@ -336,9 +252,9 @@ def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
         one.cell.name: varied(seconds[str(one.cell.levels["tier"])])
         for one in trials_of(asked.loaded.spec)
     }
-    found = _outcomes(asked, record_of(asked, slow, {}, {}))
+    found = outcomes_of(asked, record_of(asked, slow, {}, {}))
     assert outcome(found, "Memory is faster") == "by construction"
-    found = _outcomes(asked, record_of(asked, {}, {}, {}))
+    found = outcomes_of(asked, record_of(asked, {}, {}, {}))
     assert outcome(found, "Memory is faster") == "refuted"
 
 
@@ -418,12 +334,12 @@ def test_the_limit_on_blocks(
         for one in record_of(asked, {}, {}).attempts
     ]
     record = Record([], attempts, 0, {one.number: [one] for one in attempts})
-    assert outcome(_outcomes(asked, record), "2 GiB") == expected
+    assert outcome(outcomes_of(asked, record), "2 GiB") == expected
 
 
 def test_small_blocks_say_nothing_of_the_limit(tmp_path: Path) -> None:
     asked = Experiment.of(find(LIMIT).load("smoke"), tmp_path)
-    assert outcome(_outcomes(asked, record_of(asked, {}, {})), "2 GiB") == "not tested"
+    assert outcome(outcomes_of(asked, record_of(asked, {}, {})), "2 GiB") == "not tested"
 
 
 def test_a_number_that_is_to_grow() -> None:

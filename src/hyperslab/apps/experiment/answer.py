@@ -15,6 +15,7 @@ from hyperslab.apps.experiment.comparison import (
     Comparison,
     Verdict,
     comparisons_of,
+    jointly,
     results_of,
 )
 from hyperslab.apps.experiment.design import Key
@@ -63,14 +64,19 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     if spec.is_timed:
         comparisons = comparisons_of(results, spec.baseline, spec.margin)
     direct = [one for one in comparisons if not one.reference.changed]
-    decision = list(_decisions(direct, spec.margin, _never_done(results)))
+    together = jointly(direct)
+    decision = list(_decisions(together, spec.margin, _never_done(results)))
     if spec.is_timed:
         decision += _without_start(results, spec.baseline, spec.margin)
     else:
         decision = ["Times tell nothing here: a cluster is watched for as long as was asked for."]
     if not decision:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
-    evidence = [_evidence(one) for one in direct if one.pairs]
+    evidence = [
+        _evidence(one, other.verdict)
+        for one, other in zip(direct, together, strict=True)
+        if one.pairs
+    ]
     known = load(experiment.directory.places)
     expected = _expected(experiment, results, known, record.sessions)
     trends = trends_of(results)
@@ -141,7 +147,7 @@ def _without_start(
     """What to choose of engines whose start does not count, as in runs that are long enough."""
     found = comparisons_of(results, baseline, margin, WITHOUT_START)
     engines = [one for one in found if one.factor == "engine" and not one.reference.changed]
-    for text in _decisions(engines, margin):
+    for text in _decisions(jointly(engines), margin):
         yield text.replace("engine: ", "engine, without the start of engines: ", 1)
 
 
@@ -210,13 +216,18 @@ def show_interval(interval: Interval) -> str:
     return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
 
 
-def _evidence(one: Comparison) -> str:
-    """The size of an effect, and what follows from it."""
+def _evidence(one: Comparison, decided: Verdict) -> str:
+    """The size of an effect, and what follows from it alone; says so where all comparisons together
+    decide nothing.
+    """
     levels = f"{one.cell.shown(one.factor)} against {one.reference.shown(one.factor)}"
     head = f"{one.factor} {levels}: "
     assert one.ratio is not None
     pairs = show_count(one.pairs, "pair")
-    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one)}."
+    among = ""
+    if decided != one.verdict:
+        among = ", alone; among so many comparisons it may be chance"
+    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one)}{among}."
 
 
 def show_equivalence(one: Comparison) -> str:
@@ -299,7 +310,8 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
     if comparisons > 1:
         yield (
             f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
-            " misses the true ratio."
+            " misses the true ratio. What is decided allows for the number of comparisons with the"
+            " baseline (Holm 1979)."
         )
 
 

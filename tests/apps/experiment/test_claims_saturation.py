@@ -1,0 +1,106 @@
+"""Claims on a saturated tier: judged where a model says that storage binds, and there alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.claims.claim import Evidence, Judged
+from hyperslab.apps.experiment.claims.saturation import first_reads
+from hyperslab.apps.experiment.phases import CellPhases, Phases
+from hyperslab.apps.experiment.places import Known
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.storage.recordfile import save_record
+from hyperslab.storage.tiers.tier import Tier
+from tests.apps.experiment.specs import record_of
+from tests.apps.experiment.test_claims import (
+    READS,
+    outcome,
+    outcomes,
+    outcomes_of,
+    varied,
+    with_numbers,
+)
+
+
+def saturating(asked: Experiment, record: Record, rate: float = 1.0) -> Record:
+    """The same record, whose cells write and read on tiers of so many bytes per second, a thousand
+    bytes each.
+    """
+    places = {}
+    for name in ("saturated", "idle"):
+        path = str(asked.inputs.tier(Path(name)))
+        ceilings = {"read-cold": rate, "write": rate}
+        places[path] = dataclasses.asdict(Known(Tier(path, "here"), ceilings=ceilings))
+    save_record(asked.directory.places, {"version": 2, "places": places})
+    moved = {"read_nbytes": 1000.0, "slots": 4.0, "tasks": 4.0, "startup_s": 0.0, "overhead_s": 1.0}
+    attempts = [
+        dataclasses.replace(one, numbers={**moved, **one.numbers}) for one in record.attempts
+    ]
+    return Record([], attempts, 0, {one.number: [one] for one in attempts})
+
+
+def test_first_reads_and_compensation_are_those_of_the_saturated_tier(tmp_path: Path) -> None:
+    found = outcomes(READS, {}, tmp_path)
+    assert outcome(found, "first reads") == "not tested", "records without traces"
+    assert outcome(found, "gains in transfer") == "not tested", "records without overhead"
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    found = outcomes_of(asked, saturating(asked, record_of(asked, {}, {})))
+    assert outcome(found, "putting transfers off") == "reproduced"
+
+
+def test_nothing_is_said_of_saturated_storage_where_it_does_not_bind(tmp_path: Path) -> None:
+    """By a model that says what binds, by one of fast storage, and by none."""
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    bare = record_of(asked, {"tier idle, engine spark": varied(2)}, {}, starts={})
+    words = ("narrower", "putting transfers off", "wait for a shared file system")
+    unknown = outcomes_of(asked, bare)
+    assert {outcome(unknown, one) for one in words} == {"not tested"}
+    free = outcomes_of(asked, saturating(asked, bare, rate=1e9))
+    assert {outcome(free, one) for one in words} == {"not tested"}
+    bound = outcomes_of(asked, saturating(asked, bare))
+    assert {outcome(bound, one) for one in words} == {"reproduced"}
+
+
+def test_first_reads_are_those_of_slots_that_wait_for_storage(tmp_path: Path) -> None:
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+
+    def said(record: Record) -> Judged:
+        answer = answer_of(asked, record)
+        trials = [Phases({}, first, 1.0, n) for n, first in enumerate(varied(2), 1)]
+        phases = [CellPhases(result, trials) for result in answer.results]
+        return first_reads(Evidence(dataclasses.replace(answer, phases=phases), 0.1))
+
+    record = record_of(asked, {}, {})
+    found = said(record)
+    assert found.outcome == "not tested"
+    assert found.evidence[0].startswith("That storage binds is not shown: there is no model of")
+    assert said(saturating(asked, record)).outcome == "reproduced"
+
+
+def test_overhead_that_transfer_makes_up_for(tmp_path: Path) -> None:
+    def said(spark: Mapping[str, float]) -> str:
+        record = with_numbers(asked, {"engine spark (tier emulated)": spark})
+        return outcome(outcomes_of(asked, saturating(asked, record)), "gains in transfer")
+
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    assert said({"overhead_s": 3.0, "read_s": 1.0}) == "reproduced"
+    assert said({"overhead_s": 3.0, "read_s": 3.0}) == "refuted"
+    assert said({"overhead_s": 2.0, "read_s": 2.0}) == "open", "nothing to make up for"
+
+
+def test_the_gap_between_engines(tmp_path: Path) -> None:
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+
+    def said(cell: str, factors: Sequence[float]) -> str:
+        record = record_of(asked, {cell: factors}, {}, starts={})
+        return outcome(outcomes_of(asked, saturating(asked, record)), "narrower")
+
+    idle = "tier idle, engine spark"
+    assert said(idle, varied(2)) == "reproduced"
+    assert said("engine spark (tier emulated)", varied(2)) == "refuted"
+    assert said(idle, (0.5, 1.0, 4.0)) == "open"
