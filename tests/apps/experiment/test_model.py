@@ -9,12 +9,20 @@ import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.expectation import NEEDED
-from hyperslab.apps.experiment.model import Place, Use, absorbed_nbytes, are_shared, model_of
+from hyperslab.apps.experiment.model import (
+    Expectation,
+    Place,
+    Use,
+    absorbed_nbytes,
+    are_shared,
+    model_of,
+)
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find
 from hyperslab.storage.tiers.tier import Emulated, Tier
+from hyperslab.trace import Span, Trace
 from tests.apps.experiment.specs import record_of
 from tests.storage.probing.made import curve
 
@@ -198,3 +206,57 @@ def test_waiting_for_processors_is_not_computing() -> None:
     assert slots.terms[4].seconds == 0.5
     few = model_of(replace(USE, tasks=1), DISK, DISK)
     assert few.resources[1].terms[4].seconds == 4.0
+
+
+def test_intermediate_results_are_charged_to_where_they_lie() -> None:
+    """By hand: 400 MB there at 60 MB/s, and at 50 MB/s of one stream; back from memory."""
+    use = replace(USE, between_read_nbytes=200 * MB, between_written_nbytes=400 * MB)
+    model = model_of(use, DISK, DISK, OTHER)
+    assert [term.seconds for term in model.law.terms] == [7.2, 12.0, 2.0, 8.0]
+    disk, other, slots, _ = model.resources
+    assert disk.terms == model_of(USE, DISK, DISK).resources[0].terms
+    assert other.name == "storage at /other"
+    assert [term.seconds for term in other.terms] == [pytest.approx(400 / 60)]
+    assert [term.seconds for term in slots.terms[-2:]] == [4.0, 0.1]
+    unknown = Place("/unknown")
+    bare = model_of(use, DISK, DISK, unknown)
+    assert bare.law.seconds is None
+    assert [term.name for term in bare.law.unknown] == [
+        "reading intermediate results",
+        "writing intermediate results",
+    ]
+    assert "it was not probed" in bare.law.unknown[0].about
+    back = model_of(use, DISK, DISK, replace(OTHER, writes_back=True))
+    assert "removed before it was written" in back.resources[1].terms[0].about
+
+
+@pytest.mark.parametrize("tier", ["shared", "fast"])
+def test_bytes_of_a_chain_are_told_apart_by_its_traces(tmp_path: Path, tier: str) -> None:
+    """Each cell reads and writes 10 bytes, and 5 on its way; a cell without traces has no model
+    where these lie elsewhere.
+    """
+    asked = Experiment.of(find("storage-tiers/intermediates").load("quick"), tmp_path)
+    numbers = {**dict.fromkeys(NEEDED, 1.0), "read_nbytes": 15.0, "written_nbytes": 15.0}
+    attempts = [replace(one, numbers=numbers) for one in record_of(asked, {}, {}).attempts]
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+
+    def laws() -> list[Expectation]:
+        found = answer_of(asked, record).expected
+        wanted = [one for one in found if one.result.cell.levels["intermediates"] == tier]
+        return [one.model.law for one in wanted]
+
+    assert bool(laws()) == (tier == "shared")
+    kinds = {"read": (0, 1, 10), "compute": (1, 8, 0), "write": (8, 9, 10)}
+    inner = {"write": (2, 3, 5), "read": (4, 5, 5)}
+    spans = [
+        Span(0, 1, "a/w0/t0", kind, start * MB, end * MB, nbytes, 0, 0)
+        for kind, (start, end, nbytes) in [*kinds.items(), *inner.items()]
+    ]
+    for one in attempts:
+        folder = asked.directory.trial(one.number, one.attempt)
+        folder.mkdir(parents=True)
+        Trace(spans, ["a/w0/t0"]).save(folder / "trace.parquet")
+    names = [[term.name for term in law.terms] for law in laws()]
+    own = ["reading intermediate results", "writing intermediate results"]
+    assert names
+    assert all((one[2:] == own) == (tier == "fast") for one in names)

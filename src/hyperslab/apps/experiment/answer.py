@@ -78,9 +78,9 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
         if one.pairs
     ]
     known = load(experiment.directory.places)
-    expected = _expected(experiment, results, known, record.sessions)
-    trends = trends_of(results)
     phases = list(cell_phases(experiment.directory, results))
+    expected = _expected(experiment, results, known, record.sessions, phases)
+    trends = trends_of(results)
     evidence += [
         *expectation.sentences(expected),
         *growing.sentences(trends),
@@ -101,11 +101,12 @@ def _expected(
     results: Sequence[CellResult],
     known: Mapping[str, Known],
     sessions: Sequence[Session],
+    phases: Sequence[CellPhases],
 ) -> list[Expected]:
     """The model of every cell; none of commands, as nobody counts the bytes that they read."""
     if experiment.loaded.spec.source.synth == BIDS:
         return []
-    return expected_of(results, known, _surroundings(experiment), sessions)
+    return expected_of(results, known, _surroundings(experiment), sessions, phases)
 
 
 def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
@@ -116,6 +117,7 @@ def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
             *experiment.inputs.places(setting),
             len(processors_of(setting.processors)),
             setting.program,
+            experiment.inputs.between(setting),
         )
         for cell, setting in settings
     }

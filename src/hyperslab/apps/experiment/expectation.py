@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.model import Expectation, Model, Place, Use, model_of
+from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.record import Attempt, Session
 from hyperslab.apps.experiment.setting import READ_BEFORE
@@ -37,6 +39,8 @@ class Surroundings(NamedTuple):
     "Number of processors that they are pinned to; 0: they may use all."
     program: str = ""
     "Program that they are, beside hyperslab; '': `hyperslab run`."
+    between: str = ""
+    "Path of intermediate results that lie elsewhere than both; '': none do."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,13 @@ def expected_of(
     places: Mapping[str, Known],
     surroundings: Mapping[str, Surroundings],
     sessions: Sequence[Session],
+    phases: Sequence[CellPhases] = (),
 ) -> list[Expected]:
     """The model of every cell that has a trial with all numbers, by the surroundings of each cell,
-    which are listed by its name.
+    which are listed by its name. Of intermediate results that lie elsewhere the phases of its
+    trials say how many bytes they have; without these there is no model.
     """
+    by_key = {one.result.cell.key: one for one in phases}
     found = []
     for result in results:
         around = surroundings[result.cell.name]
@@ -68,9 +75,29 @@ def expected_of(
             continue
         use = replace(use, reads_within=around.program not in READ_BEFORE)
         source, target = around.source, around.target
-        model = model_of(use, _place(source, places), _place(target, places))
+        between = None
+        if around.between:
+            own = by_key.get(result.cell.key)
+            if own is None:
+                continue
+            use = _apart(use, own)
+            between = _place(around.between, places)
+        model = model_of(use, _place(source, places), _place(target, places), between)
         found.append(Expected(result, model, source, target))
     return found
+
+
+def _apart(use: Use, phases: CellPhases) -> Use:
+    """A use whose intermediate results are told from what comes from inputs and goes to outputs."""
+    read = fmean(one.own_read_nbytes for one in phases.trials)
+    written = fmean(one.own_written_nbytes for one in phases.trials)
+    return replace(
+        use,
+        read_nbytes=max(0.0, use.read_nbytes - read),
+        written_nbytes=max(0.0, use.written_nbytes - written),
+        between_read_nbytes=read,
+        between_written_nbytes=written,
+    )
 
 
 def _place(path: str, places: Mapping[str, Known]) -> Place:
@@ -145,8 +172,9 @@ def _bound(found: Sequence[Expected]) -> Iterator[str]:
     below = [one.result.cell.name for one in found if _is_passed(one.model.bound)]
     if below:
         yield (
-            f"{show_list(below[:3])}{_more(below)} took less than the bound: the probe measured"
-            " lower rates than the trials met with, or they did at a time what it adds up."
+            f"{show_list(below[:3])}{_more(below)} took less than the bound: something that it"
+            " takes for granted is not so there, be it a rate of the probe, where bytes went or"
+            " what is done at a time; which of them is not known."
         )
 
 

@@ -124,6 +124,16 @@ class Inputs:
             return first, target
         return str(Path(first).parent), target
 
+    def between(self, setting: Setting) -> str:
+        """Path of the storage to which a trial's functions hand intermediate results, where they
+        do, and that is another one than inputs or outputs have; else ''.
+        """
+        for folder in setting.folders:
+            path = str(self.tier(folder.level))
+            if folder.is_ours and self.places(setting) != (path, path):
+                return path
+        return ""
+
     def places_asked(self, settings: Iterable[Setting]) -> dict[str, bool]:
         """All such paths, and whether they are the experiment's to write to."""
         asked: dict[str, bool] = {}
@@ -131,6 +141,8 @@ class Inputs:
             source, target = self.places(setting)
             asked[target] = True
             asked[source] = asked.get(source, False) or setting.recipe is not None
+            if between := self.between(setting):
+                asked[between] = True
         return asked
 
     def _tier_or_own(self, level: Path | None) -> str:

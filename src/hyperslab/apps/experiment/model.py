@@ -36,6 +36,8 @@ READ = "reading"
 CACHED = "reading from memory"
 WRITE = "writing"
 ABSORBED = "writing into memory"
+READ_BETWEEN = "reading intermediate results"
+WRITTEN_BETWEEN = "writing intermediate results"
 SLOTS = "slots"
 PROCESSORS = "processors"
 STARTUP = "start-up"
@@ -69,6 +71,10 @@ class Use:
     """Whether tasks read themselves; else somebody else does so before they have their data, which
     is in the overhead.
     """
+    between_read_nbytes: float = 0.0
+    "Bytes of intermediate results, where these have a place of their own; not among the others."
+    between_written_nbytes: float = 0.0
+    "Bytes of these that are written."
 
     @property
     def lanes(self) -> int:
@@ -195,10 +201,15 @@ class Model:
     resources: Sequence[Resource]
 
 
-def model_of(use: Use, source: Place, target: Place) -> Model:
-    """Both bounds of what a trial has done that reads in one place and writes in another."""
-    usual = _model(use, source, target)
-    ends = [_model(use, source.at(end), target.at(end)) for end in get_args(End)]
+def model_of(use: Use, source: Place, target: Place, between: Place | None = None) -> Model:
+    """Both bounds of what a trial has done that reads in one place and writes in another, and has
+    intermediate results in a third one.
+    """
+    usual = _model(use, source, target, between)
+    ends = [
+        _model(use, source.at(end), target.at(end), between and between.at(end))
+        for end in get_args(End)
+    ]
     law = _between(usual.law, [one.law for one in ends])
     bound = _between(usual.bound, [one.bound for one in ends])
     return replace(usual, law=law, bound=bound)
@@ -215,12 +226,13 @@ def _between(usual: Expectation, ends: Sequence[Expectation]) -> Expectation:
     return replace(usual, least_s=min(seconds), most_s=max(seconds))
 
 
-def _model(use: Use, source: Place, target: Place) -> Model:
+def _model(use: Use, source: Place, target: Place, between: Place | None) -> Model:
     """Both bounds by the rates as they stand."""
-    law = law_of(use, source, target)
+    law = law_of(use, source, target, between)
+    slots = [*_slot_terms(use, source, target), *_between_terms(use, between)]
     resources = [
-        *_media(use, source, target),
-        Resource(SLOTS, list(_slot_terms(use, source, target))),
+        *_media(use, source, target, between),
+        Resource(SLOTS, slots),
         Resource(PROCESSORS, [_processor_term(use)]),
     ]
     longest = max(resources, key=lambda one: one.seconds)
@@ -234,12 +246,16 @@ def _model(use: Use, source: Place, target: Place) -> Model:
     return Model(law, bound, resources)
 
 
-def law_of(use: Use, source: Place, target: Place) -> Expectation:
+def law_of(use: Use, source: Place, target: Place, between: Place | None) -> Expectation:
     """Equation 1: all bytes at the rates of a single stream, from and to storage."""
     terms = [
         _at_single(READ, use.read_nbytes, source, source.reading),
         _at_single(WRITE, use.written_nbytes, target, "write"),
     ]
+    if between is not None:
+        read, written = use.between_read_nbytes, use.between_written_nbytes
+        terms.append(_at_single(READ_BETWEEN, read, between, between.reading))
+        terms.append(_at_single(WRITTEN_BETWEEN, written, between, "write"))
     known = [term.seconds for term in terms if term.seconds is not None]
     seconds = None
     if len(known) == len(terms):
@@ -273,15 +289,28 @@ def _missing(name: str, place: Place, curve: str) -> Term:
 # What storage does
 
 
-def _media(use: Use, source: Place, target: Place) -> Iterator[Resource]:
-    """The media of a trial, each with what comes from and goes to it: one, or two."""
+def _media(use: Use, source: Place, target: Place, between: Place | None) -> Iterator[Resource]:
+    """The media of a trial, each with what comes from and goes to it: one to three."""
     reading = _device_term(READ, _cold_nbytes(use), source, source.reading, use.slots)
     writing = _device_term(WRITE, use.written_nbytes, target, "write", use.slots)
-    if are_shared(source, target):
-        yield Resource(f"storage {target.label}", [reading, writing])
-        return
-    yield Resource(f"storage {source.label}", [reading])
-    yield Resource(f"storage {target.label}", [writing])
+    loads = [(source, reading), (target, writing)]
+    if between is not None:
+        loads.append((between, _kept_term(use, between)))
+    while loads:
+        first, _ = loads[0]
+        own = [load for load in loads if are_shared(first, load[0])]
+        loads = [load for load in loads if load not in own]
+        last, _ = own[-1]
+        yield Resource(f"storage {last.label}", [term for _, term in own])
+
+
+def _kept_term(use: Use, between: Place) -> Term:
+    """Intermediate results on their medium, from which nobody has to read them back: memory may
+    have them still. What memory takes may be removed before it is written.
+    """
+    if between.writes_back and not between.is_memory:
+        return Term(WRITTEN_BETWEEN, None, "not known: how much was removed before it was written")
+    return _device_term(WRITTEN_BETWEEN, use.between_written_nbytes, between, "write", use.slots)
 
 
 def are_shared(source: Place, target: Place) -> bool:
@@ -365,6 +394,15 @@ def _slot_terms(use: Use, source: Place, target: Place) -> Iterator[Term]:
         left = use.written_nbytes - absorbed
         writing = [taken, _throttled(left, [*before, taken], target, use)]
     yield from (reading, cached, *writing, computing, overhead)
+
+
+def _between_terms(use: Use, between: Place | None) -> Iterator[Term]:
+    """Writing and reading back intermediate results, at the rates of memory where it takes them."""
+    if between is None:
+        return
+    curve = "write" if between.writes_back is False else "write-cached"
+    yield _stream_term(WRITTEN_BETWEEN, use.between_written_nbytes, between, curve, use)
+    yield _stream_term(READ_BETWEEN, use.between_read_nbytes, between, "read-cached", use)
 
 
 def _reading(use: Use, source: Place) -> Iterator[Term]:

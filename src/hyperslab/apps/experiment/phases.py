@@ -36,6 +36,10 @@ class Phases:
     "Mean time in which all other tasks read; None without any."
     replicate: int = 0
     "Replicate of the trial."
+    own_read_nbytes: int = 0
+    "Bytes that functions read themselves, while they computed."
+    own_written_nbytes: int = 0
+    "Bytes that functions wrote themselves, while they computed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
     tasks: set[int] = set()
     first: list[float] = []
     later: list[float] = []
+    moved = {"read": 0, "write": 0}
     for spans in lanes(trace).values():
         own = [span for span in spans if span.task != NO_TASK and not span.lost]
         for span in own:
@@ -73,8 +78,21 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
         reads = _reads(own)
         first += reads[:1]
         later += reads[1:]
+        for span in _within(own):
+            moved[span.kind] += span.nbytes
     means = {kind: total / len(tasks) for kind, total in seconds.items()}
-    return Phases(means, _mean(first), _mean(later), replicate)
+    bounds = (_mean(first), _mean(later))
+    return Phases(means, *bounds, replicate, moved["read"], moved["write"])
+
+
+def _within(spans: Sequence[Span]) -> Iterator[Span]:
+    """What a slot read and wrote while it computed; spans are in the order of their start."""
+    until_ns = 0
+    for span in spans:
+        if span.kind == "compute":
+            until_ns = max(until_ns, span.end_ns)
+        elif span.kind in ("read", "write") and span.end_ns <= until_ns:
+            yield span
 
 
 def _seconds(span: Span) -> float:
