@@ -66,6 +66,10 @@ Out = Annotated[
         help="Directory of the experiment; by default named by spec and scale, and made here.",
     ),
 ]
+Replicates = Annotated[
+    int | None,
+    Opt(help="Run so many replicates, more than SPEC asks for; those of earlier runs count."),
+]
 Keep = Annotated[bool, Opt("--keep", help="Leave outputs of trials and synthetic sources.")]
 Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")]
 
@@ -112,13 +116,14 @@ def plan(
     tier: Tiers = [],  # noqa: B006
     out: Out = None,
     keep: Keep = False,
+    replicates: Replicates = None,
     json: Json = False,
 ) -> int:
     """Say which trials there are, how long they take and what space they need; do nothing.
 
     Exit status 2 where the space is too small.
     """
-    asked, wish = _asked(spec, scale, only, factors, tier, out, keep)
+    asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates)
     planned = trials.planned(asked, wish)
     if json:
         document.say(planned)
@@ -137,11 +142,12 @@ def run(
     tier: Tiers = [],  # noqa: B006
     out: Out = None,
     keep: Keep = False,
+    replicates: Replicates = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
     """Run the trials of SPEC, and say what they mean. Exit status 1 when trials failed."""
-    asked, wish = _asked(spec, scale, only, factors, tier, out, keep)
+    asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates)
     _tell_plan(asked, wish, quiet or json)
     with trials.watching(quiet) as watcher:
         record = runner.begin(asked, wish, watcher)
@@ -156,6 +162,7 @@ def resume(
     tier: Tiers = [],  # noqa: B006
     out: Out = None,
     keep: Keep = False,
+    replicates: Replicates = None,
     retry_failed: Annotated[
         bool, Opt("--retry-failed", help="Run trials that have failed once more.")
     ] = False,
@@ -165,7 +172,7 @@ def resume(
     """Go on with an experiment that was interrupted: run the trials that are missing. Exit status 1
     when trials failed.
     """
-    asked, wish = _asked(spec, scale, only, factors, tier, out, keep, retry_failed)
+    asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates, retry_failed)
     asked.directory.require_unchanged(asked.loaded)
     _tell_plan(asked, wish, quiet or json)
     with trials.watching(quiet) as watcher:
@@ -205,6 +212,7 @@ def _asked(
     tiers: list[str],
     out: Path | None,
     keep: bool,
+    replicates: int | None = None,
     retry_failed: bool = False,
 ) -> tuple[Experiment, Wish]:
     """The experiment that was asked for, and what of it. Raises UsageError."""
@@ -212,6 +220,8 @@ def _asked(
         out = Path(spec)
         spec, scale = _begun_with(out, scale)
     loaded = find(spec).load(scale, factors, tiers)
+    if replicates is not None:
+        loaded = loaded.with_replicates(replicates)
     usual = "-".join(filter(None, [loaded.name.replace("/", "-"), loaded.scale]))
     asked = Experiment.of(loaded, out or Path(usual))
     wanted = chosen(asked.trials, only)

@@ -156,3 +156,36 @@ def test_another_order_of_what_is_varied_is_another_spec(tmp_path: Path) -> None
     same.directory.require_unchanged(same.loaded)
     answer = answer_of(same, same.record())
     assert "iterations: 2 is slower than 1." in answer.decision
+
+
+def test_more_replicates_are_the_same_experiment(tmp_path: Path) -> None:
+    """Earlier trials keep their numbers; whoever asks later has as many, also with the spec."""
+    asked = experiment(tmp_path)
+    asked.directory.begin(asked.loaded)
+    more = Experiment.of(asked.loaded.with_replicates(5), tmp_path)
+    more.directory.require_unchanged(more.loaded)
+    assert more.trials[: len(asked.trials)] == asked.trials
+    assert len(experiment(tmp_path).trials) == 9, "nobody has gone on yet"
+    more.directory.extend(more.loaded)
+    later = experiment(tmp_path)
+    assert later.trials == more.trials
+    later.directory.require_unchanged(later.loaded)
+    assert later.loaded.identity() == asked.loaded.identity()
+    written = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 7"))
+    written.directory.require_unchanged(written.loaded)
+    fewer = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 2"))
+    with pytest.raises(UsageError, match="replicates: 2, was 3"):
+        fewer.directory.require_unchanged(fewer.loaded)
+    with pytest.raises(UsageError, match="--replicates 2: small asks for 3"):
+        asked.loaded.with_replicates(2)
+
+
+def test_an_experiment_of_an_earlier_version_can_be_extended(tmp_path: Path) -> None:
+    """Its directory does not say how many replicates it has been extended to."""
+    asked = experiment(tmp_path)
+    identity = {"version": 1, "name": "small", "asked": asked.loaded.identity()}
+    save_record(tmp_path / "experiment.json", identity)
+    assert len(experiment(tmp_path).trials) == 9
+    more = Experiment.of(asked.loaded.with_replicates(4), tmp_path)
+    more.directory.extend(more.loaded)
+    assert len(experiment(tmp_path).trials) == 12

@@ -248,10 +248,10 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
     assert by_delay[2.0].state == "failed"
     assert "two is too much" in by_delay[2.0].reason
     assert "two is too much" in " ".join(map(str, [_told(text)["certainty"]]))
-    spec.write_text(spec.read_text().replace("replicates = 1", "replicates = 2"))
+    spec.write_text(spec.read_text().replace("trial_limit_s = 20.0", "trial_limit_s = 30.0"))
     changed = hyperslab("experiment", "resume", spec, "--out", out)
     assert changed.returncode == 2
-    assert "replicates: 2, was 1" in changed.stderr
+    assert "trial_limit_s: 30.0, was 20.0" in changed.stderr
 
 
 def test_half_a_line_is_a_trial_that_is_run_again(tmp_path: Path) -> None:

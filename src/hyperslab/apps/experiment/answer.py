@@ -268,7 +268,7 @@ def _conclusion(one: Comparison) -> str:
         return f"open, as trials of {show_list(one.cut)} were ended for their length"
     more = ""
     if one.needed is not None:
-        more = f": about {show_count(one.needed, 'replicate')} may tell"
+        more = f": about {one.needed} replicates may tell (resume with --replicates {one.needed})"
     return f"open{more}"
 
 

@@ -110,15 +110,40 @@ class ExperimentDirectory:
                 f"{self.root} is not empty ({others[0]}): choose another directory with --out"
             )
         asked = {"version": VERSION, "name": loaded.name, "asked": loaded.identity()}
-        save_record(self.root / "experiment.json", asked)
+        self._save(asked, loaded.spec.replicates)
+
+    def extend(self, loaded: Loaded) -> None:
+        """Say that there are more replicates now, where there are."""
+        begun = self._begun()
+        if loaded.spec.replicates > _replicates(begun):
+            self._save(begun, loaded.spec.replicates)
+
+    def _save(self, begun: Mapping[str, Any], replicates: int) -> None:
+        save_record(self.root / "experiment.json", {**begun, "replicates": replicates})
+
+    def extended(self, loaded: Loaded) -> Loaded:
+        """A spec with as many replicates as the experiment has been extended to. Raises
+        DamagedRecord.
+        """
+        if not self.exists():
+            return loaded
+        begun = self._begun()
+        now = _replicates(begun)
+        if begun["asked"]["replicates"] <= loaded.spec.replicates < now:
+            return loaded.with_replicates(now)
+        return loaded
 
     def require_unchanged(self, loaded: Loaded) -> None:
-        """Raise UsageError with the difference for another spec than the experiment began with."""
+        """Raise UsageError with the difference for another spec than the experiment began with.
+        More replicates are none: they come after all others.
+        """
         if not self.exists():
             raise UsageError(
                 f"{self.root} holds no experiment: begin it with 'hyperslab experiment run'"
             )
         before, now = self.identity(), loaded.identity()
+        if now["replicates"] > before["replicates"]:
+            now["replicates"] = before["replicates"]
         differences = [*_differences(before, now), *_other_order(before, now)]
         if differences:
             raise UsageError(
@@ -160,6 +185,12 @@ class ExperimentDirectory:
                         " disturb the next one; end them, then try again"
                     ) from None
                 time.sleep(POLL_S)
+
+
+def _replicates(begun: Mapping[str, Any]) -> int:
+    """Number of replicates of an experiment that has begun, also of one of an earlier version."""
+    replicates: int = begun.get("replicates", begun["asked"]["replicates"])
+    return replicates
 
 
 def _take(fd: int, path: Path, root: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from hyperslab.apps.experiment.design import WARM_UP, Cell, Key, Trial, key_of
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.errors import RunStopped
+from hyperslab.errors import RunStopped, UsageError
 from hyperslab.storage.sealing import seal, unseal
 
 State = Literal["done", "failed", "too long"]
@@ -92,6 +92,18 @@ class Record:
     "Number of lines that are not as they were written."
     by_trial: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
     "Attempts at each trial, by its number; no warm-ups."
+
+    def require_cells_of(self, trials: Sequence[Trial], root: Path) -> None:
+        """Raise UsageError for an attempt at a trial of other levels than the spec has for it."""
+        own = {trial.number: trial.cell.key for trial in trials}
+        for attempt in self.attempts:
+            is_other = attempt.key != own.get(attempt.number, attempt.key)
+            if is_other and not attempt.is_warm_up:
+                raise UsageError(
+                    f"trial {attempt.number} of {root} has other levels than the spec has for it:"
+                    " its order of factors or levels has changed; change it back, or begin anew in"
+                    " another directory with --out"
+                )
 
     def next_session(self) -> int:
         """Number of a session that begins now, which none before had, of damaged lines either."""

@@ -85,10 +85,12 @@ class Experiment:
     def of(cls, loaded: Loaded, root: Path) -> Experiment:
         """A spec in a directory, which need not exist yet."""
         root = root.absolute()
+        directory = ExperimentDirectory(root)
+        loaded = directory.extended(loaded)
         inputs = Inputs(loaded, root)
         trials = trials_of(loaded.spec)
         estimator = Estimator(loaded, inputs)
-        return cls(loaded, ExperimentDirectory(root), trials, inputs, estimator)
+        return cls(loaded, directory, trials, inputs, estimator)
 
     @property
     def cells(self) -> list[Cell]:
@@ -102,25 +104,12 @@ class Experiment:
     def record(self) -> Record:
         """What was recorded so far. Raises OSError, and UsageError for trials of another spec."""
         record = records.load(self.directory.record)
-        _require_own(record, self.trials, self.directory.root)
+        record.require_cells_of(self.trials, self.directory.root)
         return record
 
     def warm_ups(self, trials: Sequence[Trial], record: Record) -> list[Trial]:
         """What is run on this machine before these trials, and counts for nothing."""
         return warm_ups(trials, self.loaded.spec.warm_up, record, boot_id())
-
-
-def _require_own(record: Record, trials: Sequence[Trial], root: Path) -> None:
-    """Raise UsageError for an attempt at a trial of other levels than the spec has for it."""
-    own = {trial.number: trial.cell.key for trial in trials}
-    for attempt in record.attempts:
-        is_other = not attempt.is_warm_up and attempt.key != own.get(attempt.number, attempt.key)
-        if is_other:
-            raise UsageError(
-                f"trial {attempt.number} of {root} has other levels than the spec has for it: its"
-                " order of factors or levels has changed; change it back, or begin anew in another"
-                " directory with --out"
-            )
 
 
 class Watcher(Protocol):
@@ -164,6 +153,7 @@ def resume(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     """Go on with an experiment. Raises as `begin`, and UsageError for a spec that has changed."""
     experiment.directory.require_unchanged(experiment.loaded)
     with experiment.directory.owned():
+        experiment.directory.extend(experiment.loaded)
         return _carry_out(experiment, wish, watcher)
 
 

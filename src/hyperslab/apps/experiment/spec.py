@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -178,6 +178,18 @@ class Loaded:
     """Levels that the scale does not have and the spec does, by factor, of those that are names;
     none of a factor that this scale does not vary at all.
     """
+    own_replicates: int | None = None
+    "Replicates that the spec asks for, where more of them are run; None where it is as many."
+
+    def with_replicates(self, replicates: int) -> Loaded:
+        """The same experiment with more replicates. Raises UsageError for fewer."""
+        asked = self.spec.replicates
+        if replicates < asked:
+            raise UsageError(
+                f"--replicates {replicates}: {self.name} asks for {asked}; give as many, or more"
+            )
+        spec = self.spec.model_copy(update={"replicates": replicates})
+        return replace(self, spec=spec, own_replicates=self.own_replicates or asked)
 
     def identity(self) -> dict[str, Any]:
         """All that makes it this experiment, as JSON has it."""
@@ -186,6 +198,7 @@ class Loaded:
             del asked["network"]
         if not self.spec.warm_up:  # which earlier specs do not have
             del asked["warm_up"]
+        asked["replicates"] = self.own_replicates or self.spec.replicates
         return {"scale": self.scale, "files": dict(self.digests), **asked}
 
     def workload(self, setting: Setting | None = None) -> str:
