@@ -67,6 +67,20 @@ def test_failed_trials_are_tried_once_more_in_a_later_session_alone(tmp_path: Pa
     assert _next(asked, [*done, *failed, *more], LATER, again=True) is None
 
 
+def test_a_failed_trial_that_was_starved_is_tried_once_more_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    asked = experiment(tmp_path)
+    done = _attempts(asked, [1, 2, 4, 5, 6, 7, 8, 9])
+    failed = _attempts(asked, [3], state="failed", reason="no", starved="others")
+    assert _next(asked, [*done, *failed], LATER, again=False) is None
+    assert _next(asked, [*done, *failed], LATER, again=True) == 3
+    more = _attempts(asked, [3], state="failed", reason="no", starved="others", session=2)
+    assert _next(asked, [*done, *failed, *more], LATER, again=True) is None
+    calm = _attempts(asked, [3], starved="others")
+    assert _next(asked, [*done, *calm], LATER, again=True) is None, "starved, and done"
+
+
 def test_who_takes_the_processors_is_told() -> None:
     limits = Starved(others=0.1, stolen=0.05)
     assert starved_by({"others_share": 0.1, "stolen_share": 0.0}, limits) == ""

@@ -283,8 +283,8 @@ def _is_due_again(
 ) -> bool:
     if not attempts:
         return False
-    if all(attempt.starved for attempt in attempts):
-        return len(attempts) <= starved.repeats
+    if all(attempt.starved for attempt in attempts) and len(attempts) <= starved.repeats:
+        return True
     last = attempts[-1]
     return wish.retry_failed and last.state != "done" and last.session != session.number
 
