@@ -11,6 +11,7 @@ import typer
 
 from hyperslab.apps.experiment import runner
 from hyperslab.apps.experiment.claims.page import findings_of, paper_of, write_verdicts
+from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
 from hyperslab.apps.experiment.shipped import find
 from hyperslab.cli import trials
@@ -50,16 +51,17 @@ def verdicts(
     """Judge what PAPER states by experiments of your own: claim by claim, with numbers and figures.
 
     Every claim is reproduced, refuted, open or not tested, as far as the experiments of its specs
-    have run.
+    have run. Exit status 1 with --run when trials failed.
     """
     asked = paper_of(paper)
     loaded = [find(spec).load(scale, (), tier) for spec in asked.specs]
     usual = [f"{one.name.replace('/', '-')}-{scale}" for one in loaded]
     experiments = [Experiment.of(one, root / name) for one, name in zip(loaded, usual, strict=True)]
+    failed = 0
     if run:
         _tell_plan(experiments, quiet)
         for experiment in experiments:
-            _run(experiment, quiet)
+            failed += _failed(_run(experiment, quiet))
     there = [one for one in experiments if one.directory.record.exists()]
     for experiment in there:
         experiment.directory.require_unchanged(experiment.loaded)
@@ -69,16 +71,29 @@ def verdicts(
             f"none of the experiments {', '.join(usual)} is in {root.absolute()}: run them first,"
             " or say --run"
         )
-    page = write_verdicts(out, asked, findings, _command(asked.name, scale, tier, out))
+    page = write_verdicts(out, asked, findings, _command(asked.name, scale, tier, root, out))
     if not quiet:
         with told_if_heard():
             typer.echo(f"verdicts   {page}")
+            if failed:
+                typer.echo(
+                    f"failed     {show_count(failed, 'trial')}; the page says which, and why"
+                )
+    if failed:
+        return 1
     return 0
 
 
-def _command(paper: str, scale: str, tiers: list[str], out: Path) -> str:
+def _failed(record: Record) -> int:
+    """Number of trials of which no attempt has come to its end."""
+    return sum(attempt.state != "done" for attempt in record.counted())
+
+
+def _command(paper: str, scale: str, tiers: list[str], root: Path, out: Path) -> str:
     """The command that makes a page from nothing."""
     given = [part for one in tiers for part in ("--tier", one)]
+    if root != Path():
+        given += ["--in", str(root)]
     words = ["hyperslab", "experiment", "verdicts", paper, "--scale", scale, "--run", *given]
     return shlex.join([*words, "-o", str(out)])
 
@@ -96,12 +111,10 @@ def _tell_plan(experiments: Sequence[Experiment], quiet: bool) -> None:
         typer.echo(f"time       about {show_seconds(total_s)} in all (starved trials take more)")
 
 
-def _run(experiment: Experiment, quiet: bool) -> None:
-    """Run what is missing of an experiment."""
+def _run(experiment: Experiment, quiet: bool) -> Record:
+    """Run what is missing of an experiment, also of one that was killed as it began."""
     wish = Wish(experiment.trials)
     with trials.watching(quiet) as watcher:
-        if experiment.directory.record.exists():
-            experiment.directory.require_unchanged(experiment.loaded)
-            runner.resume(experiment, wish, watcher)
-        else:
-            runner.begin(experiment, wish, watcher)
+        if experiment.directory.exists():
+            return runner.resume(experiment, wish, watcher)
+        return runner.begin(experiment, wish, watcher)

@@ -35,7 +35,7 @@ from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import SpecFile, find
 from hyperslab.cli import verdicts as command
 from hyperslab.errors import UsageError
-from tests.apps.experiment.specs import TEXT, experiment, record_of
+from tests.apps.experiment.specs import TEXT, attempt, experiment, record_of
 from tests.system.end_to_end.command import call
 
 DASK = "dask-vs-spark"
@@ -387,18 +387,24 @@ def longer(evidence: Evidence) -> Judged:
 def test_a_page_of_verdicts_is_made_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its experiments are run, or go on; every link on it leads somewhere."""
+    """Its experiments are run, or go on, also where a runner was killed before its first line;
+    every link on it leads somewhere.
+    """
     text = TEXT.replace("replicates = 3", "replicates = 1\nprobe_s = 0") + "\n[scales.laptop]\n"
     small = SpecFile("small", "small.toml", text, tmp_path)
     paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
     monkeypatch.setattr(command, "find", lambda _: small)
     monkeypatch.setattr(command, "paper_of", lambda _: paper)
     line = ("experiment", "verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages")
+    killed = Experiment.of(small.load("laptop"), tmp_path / "small-laptop")
+    killed.directory.root.mkdir()
+    killed.directory.begin(killed.loaded)
     done = call(*line, "--run")
     assert done.code == 0
     assert re.search(r"small: 3 trials, about .*\ntime       about .* in all", done.out)
     page = (tmp_path / "pages" / "page.md").read_text()
-    assert f"--scale laptop --run -o {tmp_path / 'pages'}`, of 3 trials." in page
+    where = f"--in {tmp_path} -o {tmp_path / 'pages'}"
+    assert f"--scale laptop --run {where}`, of 3 trials." in page
     assert "| Two take longer. | open |" in page
     assert re.search(r"- 20\d\d-\d\d-\d\d\n- Python 3", page)
     assert "Scale `laptop` is smaller" in page
@@ -416,4 +422,9 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     record.write_bytes(b"".join(lines[:3]))
     assert call(*line).code == 0
     assert "of 2 trials that were done, of 3 trials." in (tmp_path / "pages/page.md").read_text()
+    trial = killed.trials[2]
+    append(record, attempt(3, 1, trial.cell, 1.0, "failed", reason="no"))
+    done = call(*line, "--run")
+    assert done.code == 1, "as run says it"
+    assert "failed     1 trial; the page says which" in done.out
     assert write_verdicts(tmp_path / "none", paper, [], "nothing").exists()
