@@ -81,18 +81,32 @@ def test_nobody_knows_how_far_off_a_rate_is_that_was_measured_once() -> None:
 def test_equation_1_is_off_where_the_rates_say_so_too() -> None:
     few, many = (0.5, 0.51, 0.52), (2.0, 2.1, 2.2)
     sure = Interval(1.0, 0.99, 1.01)
-    assert far_off([Off(RESULT, few, sure), Off(RESULT, many, sure)]) == (1, 1)
-    assert far_off([Off(RESULT, (0.78, 0.79, 0.8), sure)]) == (0, 0), "less than 1 / 1.25 by chance"
+    assert far_off([Off(RESULT, few, sure), Off(RESULT, many, sure)]) == (1, 1, 0)
+    assert far_off([Off(RESULT, (0.78, 0.79, 0.8), sure)]) == (0, 0, 0), (
+        "less than 1 / 1.25 by chance"
+    )
     slow = Interval(1.0, 0.99, 1.9)
-    assert far_off([Off(RESULT, few, slow), Off(RESULT, many, slow)]) == (1, 0)
+    assert far_off([Off(RESULT, few, slow), Off(RESULT, many, slow)]) == (1, 0, 0)
     fast = Interval(1.0, 0.45, 1.01)
-    assert far_off([Off(RESULT, few, fast), Off(RESULT, many, fast)]) == (0, 1)
+    assert far_off([Off(RESULT, few, fast), Off(RESULT, many, fast)]) == (0, 1, 0)
     once = Interval(1.0, None, None)
-    assert far_off([Off(RESULT, few, once), Off(RESULT, many, once)]) == (0, 0)
+    assert far_off([Off(RESULT, few, once), Off(RESULT, many, once)]) == (0, 0, 0)
     near = (0.99, 1.0, 1.01)
     assert Off(RESULT, near, sure).alike_p() == pytest.approx(0.0, abs=0.01)
     assert (Off(RESULT, near, slow).alike_p() or 0.0) > 0.5
     assert Off(RESULT, near, once).alike_p() is None
+    others = Off(RESULT, many, sure, waits_for_storage=False)
+    assert far_off([Off(RESULT, few, sure), others]) == (1, 0, 1)
+
+
+def test_what_takes_longer_for_other_things_than_storage_is_not_off() -> None:
+    """As where starts of processes take most of the time."""
+    cells = [_took(seconds, REPEATED) for seconds in (9.6, 38.4)]
+    computing = model_of(replace(USE, compute_s=70.0), REPEATED, REPEATED)
+    cells[1] = replace(cells[1], model=computing)
+    found = judge_law(Evidence(Answer([cells[0].result], (), (), (), (), cells), 0.1))
+    assert found.outcome == "in part"
+    assert "1 more took as long, by what slots and processors do" in found.evidence[-1]
 
 
 def test_a_claim_on_equation_1_is_as_sure_as_the_rates() -> None:

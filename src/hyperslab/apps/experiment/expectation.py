@@ -8,7 +8,15 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from hyperslab.apps.experiment.comparison import CellResult
-from hyperslab.apps.experiment.model import Expectation, Model, Place, Use, model_of
+from hyperslab.apps.experiment.model import (
+    PROCESSORS,
+    SLOTS,
+    Expectation,
+    Model,
+    Place,
+    Use,
+    model_of,
+)
 from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.record import Attempt, Session
@@ -53,6 +61,11 @@ class Expected:
     "Path that it reads from."
     target: str
     "Path that it writes to."
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether storage binds, and neither slots nor processors do."""
+        return self.model.bound.binding not in (SLOTS, PROCESSORS)
 
 
 def expected_of(

@@ -32,6 +32,8 @@ class Off(NamedTuple):
     "Makespans without the start of the engine, by replicate."
     expected_s: Interval
     "What is expected, with the bounds that the rates set; without them where nobody knows these."
+    waits_for_storage: bool = True
+    "Whether storage binds it, of which alone the equation is."
 
     @property
     def ratio(self) -> float:
@@ -65,19 +67,33 @@ class Off(NamedTuple):
         return [math.log(seconds / expected_s) for seconds in self.measured_s]
 
 
+class Far(NamedTuple):
+    """Numbers of cells that are far off by more than chance among so many."""
+
+    less: int
+    "Number of those that took less than 1 / FAR of what is expected."
+    more: int
+    "Number of those that took more than FAR times as long, and waited for storage."
+    more_for_others: int
+    "Number of those that took as much longer, and waited for slots or processors."
+
+
 def judge_law(evidence: Evidence) -> Judged:
     """Look for cells beyond a factor of what the equation expects, that are so by more than chance
-    among so many cells.
+    among so many cells. Where starts of processes and computing take longer than storage, a longer
+    time says nothing of it.
     """
     cells = [off for one in evidence.answer.expected if (off := _off(one)) is not None]
     if not cells:
         return Judged("not tested", ["No cell has all figures that equation 1 needs."])
-    less, more = far_off(cells)
+    less, more, more_for_others = far_off(cells)
     told = [*_by_engine(cells), *_unsure(evidence, cells)]
     told.append(
         "By more than chance, and with rates as far off as the probe's repetitions allow,"
         f" {less} of {show_count(len(cells), 'cell')} took less than 1 / {FAR:g} of it, and {more}"
-        f" more than {FAR:g} times."
+        f" that storage binds more than {FAR:g} times. {more_for_others} more took as long, by what"
+        " slots and processors do, starts of processes included, of which the equation says"
+        " nothing."
     )
     if less and more:
         return Judged("reproduced", told)
@@ -87,14 +103,13 @@ def judge_law(evidence: Evidence) -> Judged:
     return Judged("refuted" if all(map(is_told, alike)) else "open", told)
 
 
-def far_off(cells: Sequence[Off]) -> tuple[int, int]:
-    """Number of cells that took less than 1 / FAR of what is expected, and more than FAR times as
-    long, by more than chance among so many.
-    """
+def far_off(cells: Sequence[Off]) -> Far:
+    """Look which cells are far off by more than chance among so many."""
     by_chance = holm([one.beyond_p() for one in cells])
-    apart = [one.ratio for one, p in zip(cells, by_chance, strict=True) if is_told(p)]
-    less = sum(ratio < 1 for ratio in apart)
-    return less, len(apart) - less
+    apart = [one for one, p in zip(cells, by_chance, strict=True) if is_told(p)]
+    longer = [one for one in apart if one.ratio > 1]
+    waiting = sum(one.waits_for_storage for one in longer)
+    return Far(len(apart) - len(longer), waiting, len(longer) - waiting)
 
 
 def _off(one: Expected) -> Off | None:
@@ -103,7 +118,7 @@ def _off(one: Expected) -> Off | None:
     if not law.seconds or not measured:
         return None
     expected_s = Interval(law.seconds, law.least_s, law.most_s)
-    return Off(one.result, list(measured.values()), expected_s)
+    return Off(one.result, list(measured.values()), expected_s, one.waits_for_storage)
 
 
 def _by_engine(cells: Sequence[Off]) -> Iterator[str]:

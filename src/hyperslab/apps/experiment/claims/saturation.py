@@ -31,7 +31,6 @@ from hyperslab.apps.experiment.comparison import (
 )
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval
-from hyperslab.apps.experiment.model import PROCESSORS, SLOTS
 from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.significance import (
@@ -86,16 +85,16 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
     """What binds engines on the saturated tier, of those that storage is not shown to bind: without
     a model nobody knows.
     """
-    bounds = {one.result.cell.key: one.model.bound for one in evidence.answer.expected}
+    expected = {one.result.cell.key: one for one in evidence.answer.expected}
     for engine in engines:
         result = evidence.cell(tier="saturated", engine=engine)
         if result is None or not result.done:
             continue
-        bound = bounds.get(result.cell.key)
-        if bound is None:
+        found = expected.get(result.cell.key)
+        if found is None:
             yield f"there is no model of {engine}"
-        elif bound.binding in (SLOTS, PROCESSORS):
-            yield f"{bound.binding} bind {engine}"
+        elif not found.waits_for_storage:
+            yield f"{found.model.bound.binding} bind {engine}"
 
 
 def idle(evidence: Evidence) -> Judged:
