@@ -12,6 +12,7 @@ from hyperslab.apps.experiment.comparison import Verdict
 from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.sheets import cells_sheet
+from hyperslab.apps.experiment.trends_page import numbers_sheet
 from tests.apps.experiment.specs import experiment, record_of
 
 TWO = "iterations 2"
@@ -125,3 +126,20 @@ def test_what_is_decided_allows_for_the_number_of_comparisons(tmp_path: Path) ->
     assert "slower, by at least" in told
     assert told.endswith("alone; among so many comparisons it may be chance.")
     assert "(Holm 1979)" in " ".join(answer.certainty)
+
+
+def test_time_for_collecting_garbage_is_told_of_cells_that_know_it(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    record = record_of(asked, {}, {})
+    assert "garbage" not in numbers_sheet(answer_of(asked, record)).columns
+
+    def collected(one: Attempt) -> Attempt:
+        if one.levels["iterations"] != 2:
+            return one
+        return dataclasses.replace(one, numbers={**one.numbers, "java_gc_s": 2.0})
+
+    sheet = numbers_sheet(answer_of(asked, _changed(record, collected)))
+    told = {row[0]: row[-1] for row in sheet.rows}
+    assert sheet.columns[-1] == "garbage"
+    assert told[TWO].startswith("2")
+    assert told["baseline"] == "-"

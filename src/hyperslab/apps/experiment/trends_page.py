@@ -14,10 +14,12 @@ from hyperslab.apps.experiment.trends import Spread, show_slope
 from hyperslab.units import show_rate, show_seconds
 
 UNKNOWN = "not known"
+GARBAGE = "java_gc_s"
 NUMBERS_HINT = (
     "Means over replicates; sums are over all slots. Average parallelism: integral of the number of"
     " busy slots / makespan without start-up. Input and output: time in phases less processor time,"
-    " so that sleeping counts there, too."
+    " so that sleeping counts there, too. Garbage: time in which tasks waited for Java to collect"
+    " it, where they ran in Java."
 )
 GROWTH_HINT = (
     "Slopes of least squares over the levels of workers, all else at the baseline, in seconds of"
@@ -25,23 +27,38 @@ GROWTH_HINT = (
 )
 PHASES_HINT = (
     "Mean time of a task in each kind of phase, over all trials. First reads: those of the first"
-    " task of each slot, beside those of all later tasks, with 95 % intervals over trials."
+    " task of each slot, beside those of all later tasks, with 95 % intervals over trials. It is"
+    " what a first touch costs, as of files and libraries that nobody has opened yet, beside that"
+    " all slots begin at once: the two cannot be told apart by times alone."
 )
 SPREAD_HINT = "Standard deviations over replicates, all else at the baseline."
 
 
 def numbers_sheet(answer: Answer) -> Sheet:
     """Rates, parallelism and processor time of every cell."""
-    columns = (
+    columns = [
         "cell",
         "read",
         "written",
         "average parallelism",
         "processor time",
         "input and output",
-    )
-    rows = [tuple(_numbers(result)) for result in answer.results if result.done]
+    ]
+    told = [result for result in answer.results if result.done]
+    rows = [tuple(_numbers(result)) for result in told]
+    collected = [_garbage(result) for result in told]
+    if any(collected):
+        columns.append("garbage")
+        rows = [(*row, words or "-") for row, words in zip(rows, collected, strict=True)]
     return Sheet("Numbers of the cells", columns, rows, NUMBERS_HINT)
+
+
+def _garbage(result: CellResult) -> str:
+    """Time in which tasks of a cell waited for Java to collect garbage; '' where none did."""
+    known = [one for one in result.done if one.numbers.get(GARBAGE) is not None]
+    if not known:
+        return ""
+    return show_seconds(result.mean(GARBAGE))
 
 
 def _numbers(result: CellResult) -> Iterator[str]:
