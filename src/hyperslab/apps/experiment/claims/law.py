@@ -90,10 +90,10 @@ def judge_law(evidence: Evidence) -> Judged:
     told = [*_by_engine(cells), *_unsure(evidence, cells)]
     told.append(
         "By more than chance, and with rates as far off as the probe's repetitions allow,"
-        f" {less} of {show_count(len(cells), 'cell')} took less than 1 / {FAR:g} of it, and {more}"
-        f" that storage binds more than {FAR:g} times. {more_for_others} more took as long, by what"
-        " slots and processors do, starts of processes included, of which the equation says"
-        " nothing."
+        f" {less} of {show_count(len(cells), 'cell')} took less than 1 / {FAR:g} of it. Of those"
+        f" that storage binds {more} took more than {FAR:g} times as long, of the others"
+        f" {more_for_others}, for what slots and processors do, starts of processes included, of"
+        " which the equation says nothing."
     )
     if less and more:
         return Judged("reproduced", told)
