@@ -119,7 +119,8 @@ def plan(
     replicates: Replicates = None,
     json: Json = False,
 ) -> int:
-    """Say which trials there are, how long they take and what space they need; do nothing.
+    """Say which cells there are, how long their trials take and what space they need; do nothing.
+    With --json also all trials in their order.
 
     Exit status 2 where the space is too small.
     """
@@ -128,7 +129,7 @@ def plan(
     if json:
         document.say(planned)
     else:
-        for line in trials.plan_lines(asked, planned):
+        for line in (*trials.plan_lines(asked, planned), *trials.cell_lines(planned)):
             typer.echo(line)
     require_space(planned.spaces)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from hyperslab.apps.experiment.answer import Answer, makespan_words
 from hyperslab.apps.experiment.design import Trial
 from hyperslab.apps.experiment.estimate import Space
 from hyperslab.apps.experiment.expectation import Expected
-from hyperslab.apps.experiment.factors import FACTORS
+from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.model import Expectation
 from hyperslab.apps.experiment.phases import kinds_of
 from hyperslab.apps.experiment.record import Attempt, Record
@@ -22,6 +22,30 @@ from hyperslab.apps.experiment.runner import Experiment, Watcher, Wish
 from hyperslab.apps.experiment.shipped import SpecFile
 from hyperslab.report.listener import Listener
 from hyperslab.units import show_bytes, show_count, show_list, show_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A cell that is about to be run."""
+
+    name: str
+    levels: Mapping[str, Level]
+    trials: int
+    "Number of trials, those that were run before included."
+    done: int
+    "Number of trials that were run before."
+    seconds: float
+    "Time that each takes."
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTrial:
+    """A trial in its place."""
+
+    number: int
+    replicate: int
+    levels: Mapping[str, Level]
+    is_done: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,9 @@ class Planned:
     spaces: Sequence[Space]
     emulated: Sequence[str]
     "Names of tiers that are emulated while trials run."
+    by_cell: Sequence[PlannedCell]
+    order: Sequence[PlannedTrial]
+    "Trials in the order in which they are run."
 
 
 def planned(asked: Experiment, wish: Wish) -> Planned:
@@ -62,7 +89,22 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
         is_measured=bool(record.by_trial),
         spaces=asked.estimator.space(wish.cells, len(left), record, wish.keep),
         emulated=asked.inputs.emulated(asked.settings(wish.cells)),
+        by_cell=list(_planned_cells(asked, wish, record)),
+        order=[
+            PlannedTrial(one.number, one.replicate, one.cell.levels, bool(record.of(one)))
+            for one in wish.trials
+        ],
     )
+
+
+def _planned_cells(asked: Experiment, wish: Wish, record: Record) -> Iterator[PlannedCell]:
+    """The cells that have trials to be run, the baseline first."""
+    for cell in asked.cells:
+        own = [trial for trial in wish.trials if trial.cell.key == cell.key]
+        done = sum(bool(record.of(trial)) for trial in own)
+        seconds = asked.estimator.seconds(cell, record)
+        if own:
+            yield PlannedCell(cell.name, cell.levels, len(own), done, seconds)
 
 
 def catalogue(specs: Sequence[SpecFile]) -> Iterator[str]:
@@ -101,6 +143,16 @@ def plan_lines(asked: Experiment, plan: Planned) -> Iterator[str]:
     if plan.emulated:
         yield f"emulated   {show_list(plan.emulated)} (a real one: --tier {plan.emulated[0]}=DIR)"
     yield f"directory  {plan.directory}"
+
+
+def cell_lines(plan: Planned) -> Iterator[str]:
+    """The cells of a plan for the terminal, with the time of a trial."""
+    width = max(len(one.name) for one in plan.by_cell)
+    yield "cells      each with the time of one trial"
+    for one in plan.by_cell:
+        count = show_count(one.trials, "trial")
+        done = f", {one.done:,} of them done" if one.done else ""
+        yield f"  {one.name:<{width}}  {count} of about {show_seconds(one.seconds)}{done}"
 
 
 def answer_lines(asked: Experiment, answer: Answer) -> Iterator[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from hyperslab.apps.experiment.design import cells_of, chosen, trials_of
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, loaded
+from tests.system.end_to_end.command import call
 
 GRID = TEXT + '\n[grid]\nengine = ["threads", "processes"]\n'
 
@@ -59,3 +65,25 @@ def test_the_order_in_which_factors_are_named_tells_no_cells_apart() -> None:
     assert other != TEXT
     keys = [trial.cell.key for trial in trials_of(loaded(other).spec)]
     assert keys == [trial.cell.key for trial in trials_of(loaded().spec)]
+
+
+def test_a_plan_lists_cells_and_trials(tmp_path: Path) -> None:
+    line = (
+        "experiment",
+        "plan",
+        "dask-vs-spark/histogram",
+        "--scale",
+        "smoke",
+        "-o",
+        tmp_path / "o",
+    )
+    told = call(*line)
+    assert told.code == 0, told.err
+    asked = Experiment.of(find("dask-vs-spark/histogram").load("smoke"), tmp_path / "o")
+    lines = told.out.partition("each with the time of one trial\n")[2].splitlines()
+    assert [one.split("  ")[1] for one in lines] == [cell.name for cell in asked.cells]
+    assert all(" 1 trial of about " in one for one in lines)
+    plan = json.loads(call(*line, "--json").out)
+    order = [(one["number"], one["replicate"], one["levels"]) for one in plan["order"]]
+    assert order == [(one.number, one.replicate, one.cell.levels) for one in asked.trials]
+    assert not any(one["is_done"] for one in plan["order"])
