@@ -4,7 +4,7 @@
 - `spark-binary-files`: whole images by Spark's `binaryFiles` and three maps, one of which
   increments.
 - `h5py`: blocks of an HDF5 dataset, whole rows along its first axis, read by h5py in a pool of
-  processes and reduced to their sum.
+  processes and reduced to their sum. Each block opens the file anew, by `open_source` and by h5py.
 - `dask-arrays`: rounds of a computation on plain Dask arrays, on a cluster (`dask_rounds`).
 - `spark-pairs`: rounds of a workload on pairs of keys and values in Spark (`spark_rounds`).
 - `spark-mllib`: the same of Spark's library for machine learning.
