@@ -50,7 +50,7 @@ def test_trials_that_were_starved_decide_nothing(tmp_path: Path) -> None:
     answer = answer_of(asked, _changed(record, _starving(2, [1])))
     assert "iterations: 2 and 1 are equivalent (within 10 %)." in answer.decision
     assert "in no mean or comparison" in " ".join(answer.certainty)
-    assert ("iterations 2", "1 s ± 127 ms", "2 (1 starved)") in cells_sheet(answer).rows
+    assert ("iterations 2", "1.00 s ± 127 ms", "2 (1 starved)") in cells_sheet(answer).rows
     few = _changed(record, _starving(2, [1, 2, 3]))
     answer = answer_of(asked, few)
     told = "whether 2 differs from 1 is open, as too few trials had the processors for themselves"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def _results(numbers: Numbers, sessions: Sequence[Session] = ()) -> list[CellRes
     attempts = []
     for trial in trials_of(spec):
         made = attempt(trial.number, trial.replicate, trial.cell, 1.0)
-        own = {"numbers": numbers(made), "session": 1 + (trial.replicate > 2)}
+        own: dict[str, Any] = {"numbers": numbers(made), "session": 1 + (trial.replicate > 2)}
         attempts.append(attempt(trial.number, trial.replicate, trial.cell, 1.0, **own))
     record = Record(sessions, attempts, 0, {one.number: [one] for one in attempts})
     cells = list({trial.cell.key: trial.cell for trial in trials_of(spec)}.values())

@@ -141,7 +141,8 @@ class ExperimentDirectory:
             raise UsageError(
                 f"{self.root} holds no experiment: begin it with 'hyperslab experiment run'"
             )
-        before, now = self.identity(), loaded.identity()
+        before = self.identity()
+        now = loaded.identity()
         if now["replicates"] > before["replicates"]:
             now["replicates"] = before["replicates"]
         differences = [*_differences(before, now), *_other_order(before, now)]
@@ -220,7 +221,8 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 def _other_order(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Tables whose factors come in another order, from which that of the trials follows."""
     for table in ORDERED:
-        names, earlier = list(now[table]), list(before[table])
+        names = list(now[table])
+        earlier = list(before[table])
         if names != earlier and set(names) == set(earlier):
             yield f"the order of {table}: {', '.join(names)}, was {', '.join(earlier)}"
 

@@ -253,9 +253,10 @@ def law_of(use: Use, source: Place, target: Place, between: Place | None) -> Exp
         _at_single(WRITE, use.written_nbytes, target, "write"),
     ]
     if between is not None:
-        read, written = use.between_read_nbytes, use.between_written_nbytes
-        terms.append(_at_single(READ_BETWEEN, read, between, between.reading))
-        terms.append(_at_single(WRITTEN_BETWEEN, written, between, "write"))
+        terms += [
+            _at_single(READ_BETWEEN, use.between_read_nbytes, between, between.reading),
+            _at_single(WRITTEN_BETWEEN, use.between_written_nbytes, between, "write"),
+        ]
     known = [term.seconds for term in terms if term.seconds is not None]
     seconds = None
     if len(known) == len(terms):

@@ -234,7 +234,7 @@ def _no_lock(function: str, name: str) -> Claim:
     """A function that a second thread brings something."""
 
     def judge(evidence: Evidence) -> Judged:
-        return expecting({"faster"}, _second_thread(evidence, function, WITHOUT_START))
+        return expecting({"faster"}, list(_second_thread(evidence, function, WITHOUT_START)))
 
     return Claim(f"A second thread in a worker speeds up {name}.", THREADS, judge, LOCK)
 
