@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from hyperslab.apps.experiment import expectation
 from hyperslab.apps.experiment import phases as reading
@@ -416,13 +417,20 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterato
             yield f"{name} {now.get(name)}, was {before.get(name)}"
 
 
+def _starved_words(result: CellResult) -> str:
+    """Makespan of a cell without a trial that counts: that of those which were starved, marked."""
+    told = [one.numbers.get("makespan_s") for one in result.starved if one.state == "done"]
+    known = [seconds for seconds in told if seconds is not None]
+    if not known:
+        return "no trial done"
+    return f"{show_seconds(fmean(known))}, starved"
+
+
 def makespan_words(result: CellResult) -> str:
     """Makespan of a cell with its interval, in words."""
     interval = result.makespan_s
-    if interval is None and result.starved:
-        return "starved"
     if interval is None:
-        return "no trial done"
+        return _starved_words(result)
     text = show_seconds(interval.mean)
     if interval.low is None or interval.high is None:
         return text
