@@ -111,7 +111,7 @@ class ClockServer:
     """
 
     def __init__(self, towards: str) -> None:
-        self._socket = socket.create_server((_own_address(towards), 0))
+        self._socket = socket.create_server((own_address(towards), 0))
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         threading.Thread(target=self._serve, name="clock server", daemon=True).start()
 
@@ -150,7 +150,7 @@ def _answer(connection: socket.socket) -> None:
             return
 
 
-def _own_address(towards: str) -> str:
+def own_address(towards: str) -> str:
     """The address of this host on its way to another; connecting a datagram socket sends
     nothing.
     """

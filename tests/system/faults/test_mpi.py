@@ -69,6 +69,12 @@ for _ in range(2):
 sys.exit(3)
 """
 "What every rank runs."
+UNNOTICED = ("sh", "-c", '"$@" || exec sleep 600', "sh")
+"""What starts a rank whose death a launcher does not notice: mpiexec, as it knows of shells alone,
+which outlive their ranks, lets the others wait then, as srun does by itself.
+"""
+APART = ("unshare", "--map-root-user", "--time", "--fork")
+"What starts a rank that takes the others for processes of other hosts."
 WORLD = ("--connect", "world")
 OWN = ("--workers", 2)
 
@@ -241,12 +247,10 @@ def test_a_world_in_which_a_rank_dies_is_ended_and_resumed(tmp_path: Path) -> No
 
 
 def test_a_dead_rank_ends_a_world_whose_launcher_lets_the_others_wait(tmp_path: Path) -> None:
-    """As srun does by itself; mpiexec knows here of shells alone, which outlive their ranks."""
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     once = ("-p", "deed=die", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
     arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *once, *WORLD, "--keep", "volume")
-    unnoticed = (*mpi.started(3), "sh", "-c", '"$@" || exec sleep 600', "sh")
-    with running(*arguments, inside=unnoticed) as run:
+    with running(*arguments, inside=(*mpi.started(3), *UNNOTICED)) as run:
         await_that("a dead rank", (tmp_path / "marker").exists)
         left = run.workers()
         began = time.monotonic()
@@ -259,6 +263,48 @@ def test_a_dead_rank_ends_a_world_whose_launcher_lets_the_others_wait(tmp_path: 
     again = program(*arguments, "--resume", inside=mpi.started(3))
     assert again.returncode == 0, again.stderr
     assert np.array_equal(load(out / "in.nii"), values)
+
+
+def test_a_dead_rank_of_another_host_ends_such_a_world(tmp_path: Path) -> None:
+    """Of its process the driver knows nothing, but its connection ends."""
+    _require_places_apart()
+    make_volume(tmp_path / "in.nii")
+    deed = ("-p", "deed=die", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
+    arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *deed, *WORLD)
+    with running(*arguments, inside=(*mpi.started(3), *UNNOTICED, *APART)) as run:
+        await_that("a dead rank", (tmp_path / "marker").exists)
+        left = run.workers()
+        code, said = run.wait()
+        await_gone(left)
+    assert code, said
+    assert re.search(r"rank [12] of MPI, process \d+ on \S+, has died, or is not reached", said)
+    assert f"failed: {tmp_path}/in.nii[0:16, 0:16, 5:6]: the worker process" in said
+    assert "--resume continues the run" in said
+
+
+def test_the_ranks_of_such_a_world_end_with_their_driver(tmp_path: Path) -> None:
+    """In the middle of tasks, and on whatever host they are."""
+    _require_places_apart()
+    make_volume(tmp_path / "in.nii")
+    arguments = counted(tmp_path, "counted", *WORLD)
+    hold(tmp_path / "runs")
+    with running(*arguments, inside=(*mpi.started(3), *UNNOTICED, *APART)) as run:
+        await_recorded(run, tmp_path / "out", 5)
+        ranks = [process for process in run.workers() if "python" in process.name()]
+        (driver,) = (rank for rank in ranks if _owns(rank, tmp_path / "out"))
+        assert len(ranks) == 3
+        driver.kill()
+        await_gone(ranks)
+
+
+def _require_places_apart() -> None:
+    if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode:
+        required("no clocks can be made apart here (unshare)")
+
+
+def _owns(process: psutil.Process, out: Path) -> bool:
+    """Whether a process is the driver of the run into a directory."""
+    return str(out / ".hyperslab" / "lock") in {file.path for file in process.open_files()}
 
 
 def test_a_world_is_interrupted_with_a_rank_that_hangs_in_c(tmp_path: Path) -> None:

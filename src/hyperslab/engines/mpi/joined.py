@@ -3,7 +3,7 @@
 Rank 0 is the driver and does no tasks; the others work for it, print nothing, and end with its exit
 status. They serve as many runs as the driver makes. When a rank dies, mpiexec ends all of them, the
 driver among them: what it has done so far stays done. Where it does not, as srun, the driver stops
-when it sees that a rank of its machine has died, and MPI ends the others.
+when it sees that a rank has died, and MPI ends the others; they end when they see that it has.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import astuple
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from hyperslab.engines.environment import volunteer
 from hyperslab.engines.mpi import messages, mpiexec
+from hyperslab.engines.mpi.held import Watch
 from hyperslab.engines.mpi.near import Ranks, death, gone
 from hyperslab.engines.mpi.rank import Answer, Order, serve, surveying
 from hyperslab.errors import RunStopped, UsageError
@@ -36,6 +38,8 @@ _world: list[Any] = []
 "The communicator of the world that this process drives."
 _lost: list[int] = []
 "Ranks of it that have died, without which the others hear nothing any more."
+_watches: list[Watch] = []
+"What watches the connections of its ranks, once these have been asked for them."
 
 
 class FromWorld:
@@ -66,13 +70,30 @@ class Joined:
         """
         if _lost:
             raise RunStopped("a rank of MPI has died in an earlier run: start the program again")
-        self.order(surveying(self._folder))
+        self._ranks = self._answer_to(surveying(self._folder))["ranks"]
+        if not _watches:
+            self._watch()
+        return self._ranks
+
+    def _watch(self) -> None:
+        """Have every rank hold a connection to this process."""
+        hosts = {rank["host"] for rank in self._ranks} - {socket.gethostname()}
+        try:
+            watch = Watch(min(hosts, default="localhost"))
+        except OSError:  # nobody knows a way there
+            return
+        order = Order("hold", self._folder, invitation=astuple(watch.invitation))
+        watch.admit(sum(self._answer_to(order)["held"]))
+        _watches.append(watch)
+
+    def _answer_to(self, order: Order) -> Answer:
+        """What all ranks say to an order. Raises RunStopped while they are at a task."""
+        self.order(order)
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
             answer = self.answer(POLL_S)
-            if answer is not None and answer["place"] == self._folder:
-                self._ranks = answer["ranks"]
-                return self._ranks
+            if answer is not None and answer["place"] == order.place:
+                return answer
         raise RunStopped("the ranks of MPI are still at tasks of an earlier run")
 
     def order(self, order: Order) -> None:
@@ -85,15 +106,17 @@ class Joined:
         return answer
 
     def require_alive(self) -> None:
-        """Raise RankDied when a rank of this machine has died, and nobody has ended this process
-        with it.
-        """
+        """Raise RankDied when a rank has died, and nobody has ended this process with it."""
         lost = gone(self._ranks)
+        how = "has died"
+        if not lost:
+            lost = [rank for watch in _watches for rank in watch.gone()]
+            how = "has died, or is not reached any more"
         if lost:
             _lost.extend(lost)
             rank = self._ranks[lost[0]]
-            how = "has died, and MPI cannot go on without it"
-            raise death(f"rank {FIRST + lost[0]}", rank, how)
+            rest = "and MPI cannot go on without it"
+            raise death(f"rank {FIRST + lost[0]}", rank, f"{how}, {rest}")
 
     def end(self) -> None:
         """Leave the ranks to later runs of this process."""

@@ -1,7 +1,7 @@
 """Rank: what runs in every process of a world that does tasks.
 
 Rank 0 hears the driver's orders, passes them on and answers when all have obeyed: `survey`, what
-each rank has; `round`, all tasks of a round; `end`. In a world of the driver's own the orders come
+each rank has; `hold`, a connection to the driver; `round`, all tasks of a round; `end`. In a world of the driver's own the orders come
 as lines on standard input and the answers go out on standard output, which every mpiexec carries
 between its caller and rank 0. What functions print goes to standard error.
 """
@@ -27,8 +27,9 @@ from hyperslab.engines.batches.orders import load_orders
 from hyperslab.engines.batches.tally import Tally, keep, merge
 from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import Lifeline, end_with
-from hyperslab.engines.mpi import messages
+from hyperslab.engines.mpi import held, messages
 from hyperslab.engines.mpi.counter import Counter
+from hyperslab.engines.mpi.held import Invitation
 from hyperslab.engines.mpi.near import is_near
 from hyperslab.engines.mpi.portions import Portions, place_of
 from hyperslab.errors import HyperslabError
@@ -45,7 +46,7 @@ Answer = Mapping[str, Any]
 class Order:
     """What the driver wants of all ranks."""
 
-    kind: Literal["survey", "round", "end"]
+    kind: Literal["survey", "hold", "round", "end"]
     place: str = ""
     "Folder of the submission, or path of the round's orders."
     threads: int = 1
@@ -54,6 +55,8 @@ class Order:
     "Exit status of the ranks at the end."
     lifeline: Sequence[str] = ()
     "Fields of the driver's lifeline, by which ranks say whether it knows them by their numbers."
+    invitation: Sequence[Any] = ()
+    "Fields of the invitation to hold a connection to the driver."
 
     def line(self) -> str:
         """Write it as one line of text."""
@@ -115,6 +118,7 @@ class Rank:
         while True:
             order = messages.spread(self._comm, self._heard(driver))
             if order.kind == "end":
+                held.release()
                 self._counter.close()
                 return int(order.status)
             answer = self._obey(order)
@@ -132,7 +136,13 @@ class Rank:
     def _obey(self, order: Order) -> Answer:
         if order.kind == "survey":
             return {"place": order.place, "ranks": self._comm.gather(_about(order))}
+        if order.kind == "hold":
+            return {"place": order.place, "held": self._comm.gather(self._holds(order))}
         return {"place": order.place, "trouble": self._round(order)}
+
+    def _holds(self, order: Order) -> bool:
+        """Hold a connection to the driver; whether there is one."""
+        return held.hold(Invitation(*order.invitation), self._comm.rank)
 
     def _round(self, order: Order) -> str:
         """All tasks of a round; on rank 0, why the run cannot go on, or ''."""
