@@ -216,6 +216,20 @@ ENGINES = [
         "tests/engines/test_mpi.py::test_a_thread_that_cannot_go_on_ends_the_round_for_the_others",
     ),
     Mutant(
+        "a driver does not look at the connections of its ranks",
+        "src/hyperslab/engines/mpi/joined.py",
+        "for watch in _watches for rank in watch.gone()]",
+        "for watch in () for rank in watch.gone()]",
+        "tests/system/faults/test_mpi.py::test_a_dead_rank_of_another_host_ends_such_a_world",
+    ),
+    Mutant(
+        "ranks outlive their driver in a user's world",
+        "src/hyperslab/engines/mpi/held.py",
+        "if is_admitted and not _heard(end) and end in _ends:",
+        "if False:",
+        "tests/system/faults/test_mpi.py::test_the_ranks_of_such_a_world_end_with_their_driver",
+    ),
+    Mutant(
         "srun lets ranks wait for one that has died",
         "src/hyperslab/engines/mpi/ranks.py",
         "env={**environment(options.slot_cpus), **mpiexec.ENDING},",

@@ -1,9 +1,10 @@
 """Rank: what runs in every process of a world that does tasks.
 
 Rank 0 hears the driver's orders, passes them on and answers when all have obeyed: `survey`, what
-each rank has; `hold`, a connection to the driver; `round`, all tasks of a round; `end`. In a world of the driver's own the orders come
-as lines on standard input and the answers go out on standard output, which every mpiexec carries
-between its caller and rank 0. What functions print goes to standard error.
+each rank has; `hold`, a connection to the driver; `round`, all tasks of a round; `end`. In a world
+of the driver's own the orders come as lines on standard input and the answers go out on standard
+output, which every mpiexec carries between its caller and rank 0. What functions print goes to
+standard error.
 """
 
 from __future__ import annotations
