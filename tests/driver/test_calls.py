@@ -20,6 +20,8 @@ from hyperslab.driver.calls import Hand, Ledger, Purpose, Wanted
 from hyperslab.driver.directory import CLAIMS, LEDGER, PLAN, RunDirectory, save_status
 from hyperslab.engines.slurm.submitted import SubmittedJobs, save
 from hyperslab.errors import OutputBusy, RunStopped
+from hyperslab.plan.journal import SlotJournal
+from hyperslab.plan.task import Outcome
 from hyperslab.storage import fence
 from hyperslab.storage.claims import Claims
 from hyperslab.storage.recordfile import save_record
@@ -67,6 +69,13 @@ def end(call: Hand, state: directory.RunState) -> None:
     """Let a call have a plan, and say how it has ended."""
     call.directory.new_submission(planned())
     save_status(call.directory.root, state, {"tasks": 1, "done": 1})
+
+
+def do(call: Hand, name: str) -> None:
+    """Let a call do one whole."""
+    folder = call.directory.new_submission(planned(name))
+    with closing(SlotJournal(folder, "here/w0/t0", "0")) as journal:
+        journal.record(Outcome(0, 0, "done"))
 
 
 def test_a_number_is_given_once(records: RunDirectory) -> None:
@@ -150,6 +159,39 @@ def test_who_waits_is_cancelled_with_who_works(records: RunDirectory) -> None:
     assert not records.is_owned()
     with begun(records, purpose("sub-1"), quiet):
         assert not records.is_cancelled()
+
+
+def test_who_finds_a_whole_free_finds_what_was_done_of_it(
+    records: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whatever moment of giving it back."""
+    found: list[Hand] = []
+    give_back = Claims.give_back
+
+    def looked_for_then(self: Claims, name: str) -> None:
+        give_back(self, name)
+        if _is_free(records, "sub-1") and not found:
+            with begun(records, purpose("sub-1"), quiet) as other:
+                found.append(other)
+
+    with (
+        begun(records, purpose("sub-2"), quiet),
+        calls.begun(records, purpose("sub-1", "sub-2"), quiet) as hands,
+    ):
+        one = next(hands)
+        do(one, "sub-1")
+        records.ask_to_cancel()
+        monkeypatch.setattr(Claims, "give_back", looked_for_then)
+        with pytest.raises(RunStopped):  # instead of waiting for sub-2
+            next(hands)
+    (other,) = found
+    assert other.directory.before == (one.directory.root,)
+    assert other.done == {"sub-1"}
+
+
+def _is_free(records: RunDirectory, name: str) -> bool:
+    with closing(Claims(records.root / CLAIMS)) as claims:
+        return not claims.is_taken(name)
 
 
 def test_who_waits_for_a_turn_is_cancelled(records: RunDirectory) -> None:

@@ -83,6 +83,26 @@ def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
     assert run(tmp_path, "true").status == 0
 
 
+def test_a_text_without_a_first_line_that_says_so_is_a_script_of_the_shell(tmp_path: Path) -> None:
+    """Named by its path or found by its name; what is no text is no script."""
+    script = executable(tmp_path / "own-script", b'echo "$0 $1 $OWN"; exit 7\n')
+    assert run(tmp_path, str(script), "a b").status == 7
+    log = tmp_path / "log"
+    env = {**os.environ, "PATH": f"{tmp_path}/nowhere:{tmp_path}:{os.defpath}", "OWN": "other"}
+    found = spawner.run(["own-script", "c"], str(tmp_path), env, str(log), None, quiet)
+    assert found.status == 7
+    assert log.read_text() == f"{script} a b value\n{script} c other\n"
+    executable(tmp_path / "foreign", b"\x7fELF\0")
+    with pytest.raises(Refused, match="Exec format error"):
+        run(tmp_path, str(tmp_path / "foreign"))
+
+
+def executable(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    path.chmod(0o755)
+    return path
+
+
 def test_words_that_are_no_unicode_arrive(tmp_path: Path) -> None:
     assert run(tmp_path, "printf", "%s", os.fsdecode(b"a\xffb")).status == 0
     assert (tmp_path / "log").read_bytes() == b"a\xffb"

@@ -23,6 +23,19 @@ APPS = [
         "tests/driver/test_publishing.py::test_a_file_is_on_storage_before_it_has_its_name",
     ),
     Mutant(
+        "a whole is free before its records are",
+        "src/hyperslab/driver/calls.py",
+        """    claims.give_back(hand.directory.call)
+    for one in hand.wanted:
+""",
+        """    for one in hand.wanted:
+        claims.give_back(one.name)
+    claims.give_back(hand.directory.call)
+    for one in hand.wanted:
+""",
+        "tests/driver/test_calls.py::test_who_finds_a_whole_free_finds_what_was_done_of_it",
+    ),
+    Mutant(
         "a call reads what concerns others",
         "src/hyperslab/driver/calls.py",
         "before = ledger.concerning(one.name for one in purpose.wanted)",

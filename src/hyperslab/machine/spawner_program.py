@@ -11,6 +11,7 @@ has started. It rests on the standard library alone, and starts in some 20 ms.
 - SIGTERM, which batch systems send to all processes of a job, it leaves to the worker and to the
   command, and does its work when they have ended
 - should this process be killed, the kernel kills the command (PR_SET_PDEATHSIG)
+- a text without `#!` is a script of the shell, as for execvp(3)
 - what lies outside of its processes, as the container of a daemon does, is removed by another
   command (`after`), unless the first one ended well
 
@@ -20,6 +21,7 @@ Held by tests/machine/test_spawner.py.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import math
 import os
@@ -39,6 +41,9 @@ _MOST_S = 10.0
 _AFTER_S = 60.0
 "How long the command that removes the rest of another one may take."
 _PDEATHSIG, _SUBREAPER = 1, 36
+_SHELL = "/bin/sh"
+_HEAD_NBYTES = 4096
+"What is read of a file that may be a script."
 _libc = ctypes.CDLL(None)
 
 
@@ -150,11 +155,44 @@ def _become(request: dict[str, Any], log: int, tell: int, parent: int) -> NoRetu
         os.dup2(log, 2)
         os.chdir(place)
         place = request["argv"][0]
-        os.execvpe(place, request["argv"], request["env"])  # noqa: S606  # no shell is wanted
+        _execute(request["argv"], request["env"])
     except BaseException as error:  # noqa: BLE001  # told to the parent
         number = getattr(error, "errno", None) or 0
         os.write(tell, json.dumps([number, place, str(error)]).encode())
     os._exit(127)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> None:
+    """Become a program, or the shell that runs a script which does not say what does. Raises
+    OSError.
+    """
+    try:
+        os.execvpe(argv[0], argv, env)  # noqa: S606  # no shell is wanted
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        path = _found(argv[0], env)
+        if not _is_text(path):
+            raise
+        os.execve(_SHELL, [_SHELL, path, *argv[1:]], env)  # noqa: S606  # nor its words
+
+
+def _found(name: str, env: dict[str, str]) -> str:
+    """The file that a name means, as the first word of a command that can be executed."""
+    if "/" in name:
+        return name
+    paths = [os.path.join(folder, name) for folder in os.get_exec_path(env)]
+    return next((path for path in paths if _is_executable(path)), name)
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file may be a script, and is no program for another machine."""
+    with open(path, "rb") as file:
+        return b"\0" not in file.read(_HEAD_NBYTES)
 
 
 def _await(child: int, limit_s: float, woken: int, usage: _Usage) -> tuple[int, str]:
