@@ -186,7 +186,7 @@ def _begin(
                 purpose.tidy("")
             # first: what is given back meanwhile counts as taken, as its records may not be read
             taken = _taken(claims, purpose.wanted)
-            seen = _looked_at(directory, claims, purpose.tidy)
+            seen = _looked_at(directory, claims, purpose)
             _require_usable(directory, seen.ledger, purpose)
             left = _concerning(directory, seen.left, purpose.wanted)
             free = _free(directory, purpose.wanted, taken, left)
@@ -297,9 +297,10 @@ class _Seen:
     "Submissions that have ended, and workers of which are at their tasks still."
 
 
-def _looked_at(directory: RunDirectory, claims: Claims, tidy: Callable[[str], None]) -> _Seen:
+def _looked_at(directory: RunDirectory, claims: Claims, purpose: Purpose) -> _Seen:
     """The ledger with all that has ended since somebody has looked; no worker of it writes any
-    more. Raises OutputBusy for a run that was left to jobs, DamagedRecord.
+    more. What commands have made of what is wanted stays until that is in somebody's hands. Raises
+    OutputBusy for a run that was left to jobs, DamagedRecord.
     """
     ledger = load_ledger(directory)
     newest = _last_number(directory, claims, ledger)
@@ -313,8 +314,9 @@ def _looked_at(directory: RunDirectory, claims: Claims, tidy: Callable[[str], No
             continue  # of a call that was refused
         elif _is_ended(directory, folder):
             if not detached.has_ended(folder):
-                tidy(folder.name)
-            sweep_submission(folder)
+                purpose.tidy(folder.name)
+            concerns = bool(_concerning(directory, [folder], purpose.wanted))
+            sweep_submission(folder, keeps_private=concerns)
             ledger = _with(ledger, directory, number)
         else:
             left.append(folder)

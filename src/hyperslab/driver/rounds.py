@@ -69,6 +69,8 @@ class Rounds:
         self.haste = Haste(options.fail_fast, lambda: 1)
         self.done = set(prepared.done)
         self.goes_on = False
+        self.takes_over = False
+        "Whether there is something that an earlier driver has not named."
         self.is_ready_to_end: Future[None] | None = None
         "Once this has come to something; None where nobody gets ready beforehand."
         self.of_input: Future[Sequence[Pictured] | None] | None = None
@@ -142,7 +144,7 @@ class Rounds:
         own = SlotJournal(self.folder, "driver", f"a{tasks[0].attempt}.{tasks[0].id}")
         try:
             left = tasks
-            if self.goes_on:
+            if self.goes_on or self.takes_over:
                 self._await_flush(by_id, last)
                 left = self._unaccounted(tasks, merge)
             for _ in range(UNRECORDED_ROUNDS):

@@ -34,6 +34,7 @@ from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.staging import Staging
 from hyperslab.driver.sweeping import sweep
 from hyperslab.driver.unbegun import leaving_nothing
+from hyperslab.driver.unnamed import take_over, unnamed
 from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
@@ -235,7 +236,8 @@ class Driver(Rounds):
         OutputBusy.
         """
         self.directory.await_workers(self.progress.tell)
-        sweep(self.directory)
+        left = {} if self.options.stage_out else unnamed(self.prepared, self.done)
+        sweep(self.directory, left)
         if self.prepared.replaces:
             Products(self.directory, self.plan).forget_earlier()
         elif not self.prepared.submissions:
@@ -245,7 +247,10 @@ class Driver(Rounds):
                 f"another run has used {self.directory.place} in the meantime",
                 "try again with --resume",
             )
-        return self.directory.new_submission(resume.record(self.plan))
+        folder = self.directory.new_submission(resume.record(self.plan))
+        self.takes_over = bool(left)
+        take_over(left.values(), folder)
+        return folder
 
     def _stopped(self, reason: BaseException) -> None:
         """Keep what records the disk will take; the reason to stop matters more than they do."""

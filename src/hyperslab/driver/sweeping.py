@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.driver.directory import RunDirectory
@@ -15,15 +17,33 @@ RECORD = "staging.json"
 "Record of a submission with the tiers that it uses."
 
 
-def sweep(directory: RunDirectory) -> None:
-    """Remove what earlier submissions have left on their tiers; none of them may write now."""
+def sweep(directory: RunDirectory, kept: Collection[Path] = ()) -> None:
+    """Remove what earlier submissions have left on their tiers, and of private folders all that are
+    not kept; none of them may write now.
+    """
     for folder in directory.submissions():
-        sweep_submission(folder)
+        _sweep_private(folder / PRIVATE, kept)
+        _sweep_tiers(folder)
 
 
-def sweep_submission(folder: Path) -> None:
-    """Remove what one submission has left on its tiers; it may not write now."""
-    shutil.rmtree(folder / PRIVATE, ignore_errors=True)
+def sweep_submission(folder: Path, keeps_private: bool = False) -> None:
+    """Remove what one submission has left on its tiers, and unless they are kept its private
+    folders; it may not write now.
+    """
+    if not keeps_private:
+        _sweep_private(folder / PRIVATE, ())
+    _sweep_tiers(folder)
+
+
+def _sweep_private(private: Path, kept: Collection[Path]) -> None:
+    for place in private.absolute().glob("*"):
+        if place not in kept:
+            shutil.rmtree(place, ignore_errors=True)
+    with suppress(OSError):  # it is not empty, or not there
+        private.rmdir()
+
+
+def _sweep_tiers(folder: Path) -> None:
     try:
         tiers = load_list(folder / RECORD, "tiers", "")
     except (FileNotFoundError, DamagedRecord, KeyError):

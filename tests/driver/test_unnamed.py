@@ -1,0 +1,96 @@
+"""What commands have made when their driver is killed is taken by the next one, unless it is not as
+it was written.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hyperslab.plan.command import PRIVATE
+from tests.apps.bids.datasets import make, t1w
+from tests.system.end_to_end.command import Finished, call
+
+KILLED = """
+import os, signal
+from hyperslab.cli import main
+from hyperslab.driver.publishing import Publishing
+
+Publishing.deliver = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+"The command, whose driver is killed when it is about to name something."
+SERIAL = ("--engine", "serial", "--no-report")
+
+
+def killed(*words: object) -> None:
+    line = [sys.executable, "-c", KILLED, *map(str, words)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """A file to which commands write that they have run."""
+    return tmp_path / "ran"
+
+
+def run_of(tmp_path: Path, ran: Path) -> tuple[object, ...]:
+    """A run over three files."""
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    script = f"echo {{name}} >> {ran}; echo said {{name}}; cp {{input}} {{out}}/{{name}}.copy"
+    files = sorted(map(str, tmp_path.glob("*.txt")))
+    return ("run", "--command", f"sh -c '{script}'", *files, "-o", tmp_path / "out", *SERIAL)
+
+
+def resumed(out: Path, *words: object) -> Finished:
+    done = call(*words, "--resume")
+    assert done.code == 0, done
+    assert not any(out.glob(f".hyperslab/run-*/{PRIVATE}/*"))
+    return done
+
+
+def test_what_has_no_name_yet_is_taken(tmp_path: Path, ran: Path) -> None:
+    """It is made once, and its log is found."""
+    out = tmp_path / "out"
+    words = run_of(tmp_path, ran)
+    killed(*words)
+    (first,) = ran.read_text().split()
+    assert not any(out.glob("*.copy"))
+    resumed(out, *words)
+    assert sorted(ran.read_text().split()) == sorted(one.stem for one in tmp_path.glob("*.txt"))
+    for path in tmp_path.glob("*.txt"):
+        assert (out / f"{path.stem}.copy").read_text() == path.stem
+    assert call("logs", out, first).out.splitlines()[-1] == f"said {first}"
+    assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
+def test_what_is_not_as_it_was_written_is_made_again(tmp_path: Path, ran: Path) -> None:
+    out = tmp_path / "out"
+    words = run_of(tmp_path, ran)
+    killed(*words)
+    (first,) = ran.read_text().split()
+    (made,) = out.glob(f".hyperslab/run-*/{PRIVATE}/*/{first}.copy")
+    made.write_text("?")
+    resumed(out, *words)
+    assert ran.read_text().split().count(first) == 2
+    assert (out / f"{first}.copy").read_text() == first
+
+
+def test_what_a_killed_call_has_made_is_taken(tmp_path: Path, ran: Path) -> None:
+    """By one that is asked for it, and by no other."""
+    home, out = make(tmp_path / "data", t1w("1"), t1w("2")), tmp_path / "out"
+    app = f"sh -c 'echo {{prefix}} >> {ran}; cp {{t1w}} {{out}}/{{prefix}}_copy.nii.gz'"
+    line = ("bids", home, out, "participant", "--app", app, *SERIAL, "--participant-label")
+    killed(*line, "1")
+    resumed(out, *line, "1")
+    assert ran.read_text() == "sub-1\n"
+    killed(*line, "2", "--resume")
+    resumed(out, *line, "1")
+    resumed(out, *line, "2")
+    assert ran.read_text() == "sub-1\nsub-2\nsub-2\n"
