@@ -25,6 +25,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.resume import Inherited, results
 from hyperslab.errors import RunStopped
+from hyperslab.plan.command import Ran
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import (
     SlotJournal,
@@ -192,6 +193,18 @@ def test_a_map_misses_only_what_was_not_recorded(data: st.DataObject, submission
         assert results([Inherited(folder) for folder in directory.submissions()]).keys() == set(
             range(TASKS)
         )
+
+
+def test_the_outcome_of_a_command_waits_for_no_other_one(tmp_path: Path) -> None:
+    """As it may be a long one; those of functions, which may be short, are written together."""
+    folder = RunDirectory(tmp_path).new_submission({})
+    tail = Tail(folder)
+    with contextlib.closing(SlotJournal(folder, "here/w0/t0", "0")) as own:
+        own._due_at = float("inf")
+        own.record(done(0))
+        assert tail.poll() == []
+        own.record(Outcome(1, 0, "staged", ran=Ran("true", 0, 0.1, 0.1, 0.1, 1, "log", 0, 0)))
+        assert [outcome.task for outcome in tail.poll()] == [0, 1]
 
 
 @given(outcomes)

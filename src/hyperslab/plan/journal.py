@@ -39,7 +39,9 @@ from hyperslab.storage.whole import appearing
 from hyperslab.trace import Phase, recording, span
 
 FLUSH_INTERVAL_S = 1.0
-"An outcome is on disk at most this long after its task ended, or at once where flushing is cheap."
+"""Outcomes that follow each other within so long at most, or a shorter time where flushing is cheap,
+are written together: what a dying slot loses, and what a long task holds up, took no longer.
+"""
 FLUSH_SHARE = 0.02
 "Flushing earlier than that may cost this share of a slot's time."
 MOST_FLUSH_SHARE = 0.1
@@ -124,15 +126,16 @@ class SlotJournal:
         self.record(outcome)
 
     def record(self, outcome: Outcome) -> None:
-        """Take an outcome; it reaches the disk within FLUSH_INTERVAL_S, or with `flush`. Raises
-        RunStopped.
+        """Take an outcome, which reaches the disk with `flush`, or with the first one that is taken
+        FLUSH_INTERVAL_S later; that of a command at once, as what it has made waits for its names.
+        Raises RunStopped.
         """
         if self._merge is not None and outcome.status == "done":
             outcome = self._merged(outcome, self._merge)
         if not outcome.slot:
             outcome = replace(outcome, slot=self.slot)
         self._waiting.append(outcome)
-        if time.monotonic() >= self._due_at:
+        if outcome.ran is not None or time.monotonic() >= self._due_at:
             self.flush()
 
     def _merged(self, outcome: Outcome, merge: Merge) -> Outcome:
