@@ -40,6 +40,10 @@ _MOST_S = 10.0
 "How long processes that cannot be killed, as they wait for a dead server, are waited for."
 _AFTER_S = 60.0
 "How long the command that removes the rest of another one may take."
+_NOTICED = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM)
+"""Signals that do nothing here, and to a command what they do by default: execve(2) forgets who
+handles a signal, but not that it is ignored.
+"""
 _PDEATHSIG, _SUBREAPER = 1, 36
 _SHELL = "/bin/sh"
 _HEAD_NBYTES = 4096
@@ -54,8 +58,8 @@ def main() -> None:
     for end in (woken, wakes):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wakes)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in _NOTICED:
+        signal.signal(number, lambda *_: None)
     for request in _requests():
         answer = _run(request, woken)
         if answer is None:
@@ -147,9 +151,6 @@ def _become(request: dict[str, Any], log: int, tell: int, parent: int) -> NoRetu
         _libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
-        signal.set_wakeup_fd(-1)
-        for name in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -166,27 +167,23 @@ def _execute(argv: list[str], env: dict[str, str]) -> None:
     """Become a program, or the shell that runs a script which does not say what does. Raises
     OSError.
     """
+    path = _found(argv[0], env)
     try:
-        os.execvpe(argv[0], argv, env)  # noqa: S606  # no shell is wanted
+        os.execve(path, argv, env)  # noqa: S606  # no shell is wanted
     except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-        path = _found(argv[0], env)
-        if not _is_text(path):
+        if error.errno != errno.ENOEXEC or not _is_text(path):
             raise
         os.execve(_SHELL, [_SHELL, path, *argv[1:]], env)  # noqa: S606  # nor its words
 
 
 def _found(name: str, env: dict[str, str]) -> str:
-    """The file that a name means, as the first word of a command that can be executed."""
+    """The file that the first word of a command means, looked for as execvp(3) does."""
     if "/" in name:
         return name
-    paths = [os.path.join(folder, name) for folder in os.get_exec_path(env)]
-    return next((path for path in paths if _is_executable(path)), name)
-
-
-def _is_executable(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+    folders = env.get("PATH", os.defpath).split(os.pathsep)
+    paths = [os.path.join(folder, name) for folder in folders]
+    files = [path for path in paths if os.path.isfile(path)]
+    return next((path for path in files if os.access(path, os.X_OK)), (*files, name)[0])
 
 
 def _is_text(path: str) -> bool:
