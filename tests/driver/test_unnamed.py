@@ -66,7 +66,7 @@ def test_what_has_no_name_yet_is_taken(tmp_path: Path, ran: Path) -> None:
     assert sorted(ran.read_text().split()) == sorted(one.stem for one in tmp_path.glob("*.txt"))
     for path in tmp_path.glob("*.txt"):
         assert (out / f"{path.stem}.copy").read_text() == path.stem
-    assert call("logs", out, first).out.splitlines()[-1] == f"said {first}"
+    assert call("logs", out, first).out.splitlines().count(f"said {first}") == 1
     assert "3 of 3 outputs unchanged" in call("verify", out).out
 
 

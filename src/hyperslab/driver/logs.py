@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,19 @@ def logged(directory: RunDirectory) -> list[Logged]:
     UsageError for a run of something else.
     """
     directory.latest()
-    found = [one for folder, plan in directory.plans() for one in _of(folder, plan)]
+    found = _each_once(one for folder, plan in directory.plans() for one in _of(folder, plan))
     if not found and not any("command" in plan["summary"] for _, plan in directory.plans()):
         raise UsageError(
             f"{directory.place}: no commands were run there: what functions print is in"
             " worker.log of the run's records"
         )
     return found
+
+
+def _each_once(attempts: Iterable[Logged]) -> list[Logged]:
+    """What a later submission has taken over is told by both, last by that one."""
+    found = {(one.path, one.ran.offset, one.label, one.attempt): one for one in attempts}
+    return list(found.values())
 
 
 def _of(folder: Path, plan: Mapping[str, Any]) -> Iterator[Logged]:
@@ -57,7 +64,7 @@ def _of(folder: Path, plan: Mapping[str, Any]) -> Iterator[Logged]:
         failure = ""
         if outcome.failure is not None:
             failure = outcome.failure.message
-        path = folder / LOGS / outcome.ran.log
+        path = Path(os.path.normpath(folder / LOGS / outcome.ran.log))
         label = labels[outcome.task]
         attempts[outcome.task, outcome.attempt] = Logged(
             label, outcome.attempt, failure, outcome.ran, path

@@ -39,8 +39,8 @@ from hyperslab.storage.whole import appearing
 from hyperslab.trace import Phase, recording, span
 
 FLUSH_INTERVAL_S = 1.0
-"""Outcomes that follow each other within so long at most, or a shorter time where flushing is cheap,
-are written together: what a dying slot loses, and what a long task holds up, took no longer.
+"""Outcomes that follow each other within so long at most, or less where flushing is cheap, are
+written together: what a dying slot loses, and what a long task holds up, took no longer.
 """
 FLUSH_SHARE = 0.02
 "Flushing earlier than that may cost this share of a slot's time."
