@@ -40,12 +40,13 @@ def ran(tmp_path: Path) -> Path:
 
 
 def run_of(tmp_path: Path, ran: Path) -> tuple[object, ...]:
-    """A run over three files."""
+    """A run over three files, of whose commands all but the first wait until that has once run."""
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.txt").write_text(name)
-    script = f"echo {{name}} >> {ran}; echo said {{name}}; cp {{input}} {{out}}/{{name}}.copy"
+    wait = f"test {{name}} = a || until test -e {tmp_path}/go; do sleep 0.02; done"
+    does = f"echo {{name}} >> {ran}; echo said {{name}}; cp {{input}} {{out}}/{{name}}.copy"
     files = sorted(map(str, tmp_path.glob("*.txt")))
-    return ("run", "--command", f"sh -c '{script}'", *files, "-o", tmp_path / "out", *SERIAL)
+    return ("run", "--command", f"sh -c '{wait}; {does}'", *files, "-o", tmp_path / "out", *SERIAL)
 
 
 def resumed(out: Path, *words: object) -> Finished:
@@ -60,13 +61,12 @@ def test_what_has_no_name_yet_is_taken(tmp_path: Path, ran: Path) -> None:
     out = tmp_path / "out"
     words = run_of(tmp_path, ran)
     killed(*words)
-    (first,) = ran.read_text().split()
     assert not any(out.glob("*.copy"))
+    (tmp_path / "go").touch()
     resumed(out, *words)
-    assert sorted(ran.read_text().split()) == sorted(one.stem for one in tmp_path.glob("*.txt"))
-    for path in tmp_path.glob("*.txt"):
-        assert (out / f"{path.stem}.copy").read_text() == path.stem
-    assert call("logs", out, first).out.splitlines().count(f"said {first}") == 1
+    assert ran.read_text() == "a\nb\nc\n"
+    assert [(out / f"{name}.copy").read_text() for name in "abc"] == ["a", "b", "c"]
+    assert call("logs", out, "a").out.splitlines().count("said a") == 1
     assert "3 of 3 outputs unchanged" in call("verify", out).out
 
 
@@ -74,12 +74,12 @@ def test_what_is_not_as_it_was_written_is_made_again(tmp_path: Path, ran: Path) 
     out = tmp_path / "out"
     words = run_of(tmp_path, ran)
     killed(*words)
-    (first,) = ran.read_text().split()
-    (made,) = out.glob(f".hyperslab/run-*/{PRIVATE}/*/{first}.copy")
+    (made,) = out.glob(f".hyperslab/run-*/{PRIVATE}/*/a.copy")
     made.write_text("?")
+    (tmp_path / "go").touch()
     resumed(out, *words)
-    assert ran.read_text().split().count(first) == 2
-    assert (out / f"{first}.copy").read_text() == first
+    assert sorted(ran.read_text().split()) == ["a", "a", "b", "c"]
+    assert (out / "a.copy").read_text() == "a"
 
 
 def test_what_a_killed_call_has_made_is_taken(tmp_path: Path, ran: Path) -> None:
