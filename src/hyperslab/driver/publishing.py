@@ -93,9 +93,16 @@ class Publishing:
         return made
 
     def forget(self, outcome: Outcome) -> None:
-        """Remove the private folder of an attempt."""
-        if outcome.ran is not None and outcome.ran.place:
-            shutil.rmtree(outcome.ran.place, ignore_errors=True)
+        """Remove the private folder of an attempt, and those of an earlier submission with the last
+        of them.
+        """
+        if outcome.ran is None or not outcome.ran.place:
+            return
+        place = Path(outcome.ran.place)
+        shutil.rmtree(place, ignore_errors=True)
+        if place.parent.name == PRIVATE and place.parent != self._private:
+            with suppress(OSError):  # it holds more
+                place.parent.rmdir()
 
     def _claim(
         self, task: Task, written: Sequence[Written]

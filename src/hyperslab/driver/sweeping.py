@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.driver.directory import RunDirectory
@@ -36,11 +35,15 @@ def sweep_submission(folder: Path, keeps_private: bool = False) -> None:
 
 
 def _sweep_private(private: Path, kept: Collection[Path]) -> None:
-    for place in private.absolute().glob("*"):
-        if place not in kept:
+    places = set(private.absolute().glob("*"))
+    if places.isdisjoint(kept):
+        shutil.rmtree(private, ignore_errors=True)
+        return
+    for place in places.difference(kept):
+        if place.is_dir():
             shutil.rmtree(place, ignore_errors=True)
-    with suppress(OSError):  # it is not empty, or not there
-        private.rmdir()
+        else:
+            place.unlink(missing_ok=True)
 
 
 def _sweep_tiers(folder: Path) -> None:
