@@ -41,7 +41,6 @@ print([name for name in {LIBRARIES} if name in sys.modules], workers, file=sys.s
     [
         (["--help"], []),
         (["info", str(ANATOMICAL)], ["numpy", "nibabel"]),
-        (["doctor"], ["numpy"]),
         (
             ["run", "stats", str(ANATOMICAL), "-o", "x", "--dry-run", "--workers", "2"],
             ["numpy", "nibabel"],
@@ -179,9 +178,12 @@ from hyperslab.cli import main
 with contextlib.suppress(SystemExit):
     main(sys.argv[1:])
 took = sum(os.times()[:4])
-print(",".join(started), threading.active_count(), took, file=sys.stderr)
+told = (",".join(started), threading.active_count(), took, ",".join({libraries} & set(sys.modules)))
+print(*told, file=sys.stderr)
+""".replace("{libraries}", repr(set(LIBRARIES)))
+"""Prints which programs were started, how many threads there are, the processor time of all, and
+which libraries were imported.
 """
-"Prints which programs were started, how many threads there are, and the processor time of all."
 LIBRARIES_ALONE = """
 import os, sys
 import numpy, nibabel, h5py
@@ -192,7 +194,8 @@ ASKED = {"mpiexec", "parallel", "python", "sbatch", "uname", "strace", "hypersla
 
 
 def test_doctor_asks_programs_for_their_versions_and_starts_no_engine() -> None:
-    names, threads, took = told(WATCHED, "doctor").rsplit(maxsplit=2)
+    names, threads, took, libraries = told(WATCHED, "doctor").rsplit(maxsplit=3)
+    assert libraries == "numpy"
     assert set(names.split(",")) <= ASKED
     assert threads == "1"
     assert float(took) < 6 * float(told(LIBRARIES_ALONE))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from tests.repetitions import each_value, few
 from tests.system.browser.conftest import Open
 from tests.system.browser.pages import compare, made_trace, write
 
@@ -27,6 +28,7 @@ BROKEN = """() => [...document.querySelectorAll(".flag")]
 WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 
 
+@each_value("every page, and both widths")
 @pytest.mark.parametrize("width", [400, 1280])
 @pytest.mark.parametrize("name", PAGES)
 def test_everything_is_in_the_page(browser: Browser, tmp_path: Path, name: str, width: int) -> None:
@@ -43,7 +45,10 @@ def test_everything_is_in_the_page(browser: Browser, tmp_path: Path, name: str, 
     context.close()
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+WIDTHS_OF_A_WINDOW = [400, 1280]
+
+
+@pytest.mark.parametrize("width", few([400], WIDTHS_OF_A_WINDOW, "inside, where there is less room"))
 def test_numbers_of_a_bar_stand_beside_it_inside_the_window(
     visit: Open, tmp_path: Path, width: int
 ) -> None:

@@ -19,7 +19,7 @@ import dask
 import pytest
 from distributed import Client
 
-from tests.repetitions import few, repeats
+from tests.repetitions import repeats
 from tests.system.clusters import dask as dask_clusters
 from tests.system.clusters import slurm as slurm_clusters
 from tests.system.clusters import spark as spark_clusters
@@ -61,12 +61,10 @@ def shipped_by_value() -> Iterator[None]:
 
 
 KINDS = [(False, True, False), (True, False, False), (False, True, True)]
-"Those with certificates, and without hyperslab, are what tests of engines run on."
 
 
-@pytest.mark.parametrize(
-    ("tls", "nanny", "bare"), few(KINDS[:1], KINDS, "workers of a cluster answer and end"), ids=str
-)
+@repeats("runs on each of these clusters: tests/engines/test_connect.py")
+@pytest.mark.parametrize(("tls", "nanny", "bare"), KINDS, ids=str)
 def test_dask_workers_answer_and_end(tmp_path: Path, tls: bool, nanny: bool, bare: bool) -> None:
     required(dask_clusters.missing(tls=tls))
     with dask_cluster(tmp_path / "dask", tls=tls, nanny=nanny, bare=bare) as cluster:

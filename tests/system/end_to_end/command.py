@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
+from unittest import mock
 
 import nibabel as nib
 import numpy as np
 
+from hyperslab import cli
 from hyperslab.arrays import Array
 from hyperslab.cli import main
 
@@ -70,8 +73,13 @@ def _told(arguments: Sequence[object]) -> list[str]:
 def call(*arguments: object) -> Finished:
     """Run a command in this process, which saves the start of an interpreter."""
     out, err = io.StringIO(), io.StringIO()
+    return Finished(call_into(out, err, *arguments), out.getvalue(), err.getvalue())
+
+
+def call_into(out: TextIO, err: TextIO, *arguments: object) -> int:
+    """Run a command in this process, which says what it does to these; returns its status."""
     path, handler, code = list(sys.path), signal.getsignal(signal.SIGTERM), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with _starting_none(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main(_told(arguments))
         except SystemExit as end:
@@ -79,7 +87,14 @@ def call(*arguments: object) -> Finished:
         finally:
             sys.path[:] = path
             signal.signal(signal.SIGTERM, handler)
-    return Finished(code, out.getvalue(), err.getvalue())
+    return code
+
+
+def _starting_none() -> AbstractContextManager[object]:
+    """A block in which no worker is started beside imports, which were made here long ago: most
+    commands of tests would start it for nothing.
+    """
+    return mock.patch.object(cli, "worker_ahead", lambda _: contextlib.nullcontext())
 
 
 GROWTH = """

@@ -109,7 +109,7 @@ def pairs(*steps: int) -> list[tuple[str, str]]:
 ALIKE = "images are the same in every format"
 
 
-@pytest.mark.parametrize(("source", "target"), few(pairs(0, 3), pairs(0, 2, 3), ALIKE))
+@pytest.mark.parametrize(("source", "target"), few(pairs(0), pairs(0, 2, 3), ALIKE))
 def test_images_are_the_same_in_every_format(tmp_path: Path, source: str, target: str) -> None:
     (path, values), (name, options) = IMAGES[source], TARGETS[target]
     convert(path, tmp_path / name, "--values", values, *options)
@@ -307,7 +307,7 @@ def test_booleans_become_ones_and_zeros_in_nifti(tmp_path: Path) -> None:
     inner = np.random.default_rng(0).random((4, 5, 6)) > 0.5
     with h5py.File(tmp_path / "mask.h5", "w") as file:
         file["mask"] = inner
-    hyperslab.convert(tmp_path / "mask.h5", tmp_path / "mask.nii.gz")
+    hyperslab.convert(tmp_path / "mask.h5", tmp_path / "mask.nii.gz", engine="serial")
     made: Any = nibabel.load(tmp_path / "mask.nii.gz")
     assert made.get_data_dtype() == np.uint8
     assert np.array_equal(np.asarray(made.dataobj), inner)

@@ -21,7 +21,7 @@ from hyperslab.blocks.reading.ways.gzip import Gzip
 from hyperslab.driver import run
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
-from tests.repetitions import few
+from tests.repetitions import each_value, few
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import EPI, call, growth, save
@@ -42,6 +42,7 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     assert rows["fits"].startswith("yes, ")
 
 
+@each_value("every source, and every target: in files that hold chunks, chunks of the source")
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -53,7 +54,7 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("source", ["in.nii", "in.h5", "chunked.h5"])
+@pytest.mark.parametrize("source", ["in.nii", "chunked.h5", "in.h5"])
 def test_the_plan_tells_the_bytes_that_are_moved(
     tmp_path: Path, source: str, name: str, options: dict[str, Any]
 ) -> None:
@@ -83,7 +84,7 @@ def test_the_plan_tells_the_bytes_that_are_moved(
 
 
 LARGE = [
-    (150, ("split", "--blocks", "5x5x5")),
+    (100, ("split", "--blocks", "5x5x5")),
     (100, ("new.h5", "--chunks", "50,50,20", "--compression", "gzip")),
     (100, ("new.zarr", "--chunks", "50,50,20")),
 ]
@@ -100,9 +101,8 @@ def test_memory_stays_within_what_is_allowed(
     """With --memory 64MB, hundreds of megabytes take that much more than a few kilobytes do, at
     most.
     """
-    values = (
-        np.random.default_rng(0).integers(0, 2**16, (2 * megabytes, 500, 500), "u2").T
-    )  # which nothing makes small
+    piece = np.random.default_rng(0).integers(0, 2**16, 2**20, "u2")  # which nothing makes small
+    values = np.resize(piece, (2 * megabytes, 500, 500)).T
     source = save(tmp_path / "in.nii", values)
     del values
     small = save(tmp_path / "small.nii", np.zeros((50, 50, 50), "u2"))
@@ -115,7 +115,7 @@ def test_memory_stays_within_what_is_allowed(
 ENGINES = ["serial", "threads", "processes", "dask-futures"]
 
 
-@pytest.mark.parametrize("engine", few(["threads", "processes"], ENGINES, "conversions are alike"))
+@pytest.mark.parametrize("engine", few(["processes"], ENGINES, "conversions are alike"))
 def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
     required(dask.missing() if engine == "dask-futures" else "")
     values = np.random.default_rng(0).integers(0, 2000, (24, 20, 16)).astype("i2")
@@ -153,6 +153,8 @@ def test_verify_enters_a_compressed_file_where_its_regions_begin(
             out,
             "--memory",
             "24MB",
+            "--engine",
+            "threads",
             "--workers",
             2,
             "-q",

@@ -32,6 +32,8 @@ from tests.system.end_to_end.command import (
 from tests.system.end_to_end.test_progress import LINE, pipe
 from tests.system.faults.command import PATIENCE_S
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 MIB = 2**20
 
 

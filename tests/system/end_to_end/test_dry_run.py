@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.repetitions import each_value
-from tests.system.end_to_end.command import ANATOMICAL, PROGRAM, Finished, call, save, succeed, tree
+from tests.system.end_to_end.command import ANATOMICAL, ROOT, Finished, call, save, succeed, tree
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 MIB = 2**20
@@ -45,10 +47,10 @@ def sizes(text: str) -> list[float]:
     ]
 
 
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """8 MB of uint16."""
-    return save(tmp_path / "in" / "image.nii", np.zeros((200, 200, 100), np.uint16))
+    return save(tmp_path_factory.mktemp("in") / "image.nii", np.zeros((200, 200, 100), np.uint16))
 
 
 def test_every_number(image: Path, tmp_path: Path) -> None:
@@ -126,6 +128,7 @@ def test_a_histogram_that_needs_the_range_reads_twice(tmp_path: Path) -> None:
     assert sizes(rows["reads"]) == [8e6]
 
 
+@pytest.mark.usefixtures("on_threads")
 def test_a_resumed_run(tmp_path: Path) -> None:
     failing = (
         "hyperslab.testing.functions:misbehave",
@@ -291,34 +294,19 @@ def test_a_halo_of_a_builtin_is_made_smaller_by_its_parameters(image: Path, tmp_
     assert call(*command, "sigma=1").code == 0
 
 
-@pytest.mark.parametrize("flags", [["--dry-run"], []])
-def test_too_small_a_disk_is_refused_with_the_remedy(
-    image: Path, tmp_path: Path, flags: list[str]
-) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    done = call_on_small_disk(disk, "run", "increment", str(image), "-o", str(disk / "out"), *flags)
-    assert done.code == 2, done
-    assert re.fullmatch(
-        r"hyperslab: the outputs take 8(\.\d+)? MB but \S+ has 1(\.\d+)? MB free: "
-        r"free some space or choose another output\n",
-        done.err,
-    )
-    assert "fits" not in done.out
+DISK_NBYTES = 2**20
 
 
-def test_a_reduction_fits_a_small_disk(image: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    done = call_on_small_disk(
-        disk, "run", "stats", str(image), "-o", str(disk / "out"), "--dry-run"
-    )
-    assert done.code == 0, done
-    assert sizes(done.out.split("writes")[1].splitlines()[0])[1] <= 1.05e6
-
-
-def call_on_small_disk(disk: Path, *arguments: str) -> Finished:
-    """Run the program with a file system of 1 MiB at `disk`, which is gone afterwards."""
+@pytest.fixture(scope="module")
+def on_small_disk(image: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
+    """What commands say whose output is on a file system of 1 MiB, which is gone afterwards."""
+    disk = tmp_path_factory.mktemp("disk")
+    place = (str(image), "-o", str(disk / "out"))
+    lines = {
+        "planned": ("run", "increment", *place, "--dry-run"),
+        "run": ("run", "increment", *place),
+        "reduction": ("run", "stats", *place, "--dry-run"),
+    }
     inside = ["unshare", "--map-root-user", "--mount"]
     if (
         shutil.which("unshare") is None
@@ -328,11 +316,42 @@ def call_on_small_disk(disk: Path, *arguments: str) -> Finished:
             "no mount namespaces here: install util-linux, and allow unprivileged user namespaces"
             " or use root"
         )
-    script = 'mount -t tmpfs -o size=1m tmpfs "$1" && shift && exec "$@"'
+    script = f'mount -t tmpfs -o size={DISK_NBYTES} tmpfs "$1" && shift && exec "$@"'
+    words = [*inside, "sh", "-c", script, "sh", str(disk), sys.executable, "-c", SEVERAL]
     ended = subprocess.run(
-        [*inside, "sh", "-c", script, "sh", str(disk), *PROGRAM, *arguments],
+        [*words, json.dumps([*lines.values()])],
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
+        cwd=ROOT,
     )
-    return Finished(ended.returncode, ended.stdout, ended.stderr)
+    told = (Finished(*one) for one in json.loads(ended.stdout))
+    return dict(zip(lines, told, strict=True))
+
+
+SEVERAL = """
+import json, sys
+from tests.system.end_to_end.command import call
+print(json.dumps([call(*line) for line in json.loads(sys.argv[1])]))
+"""
+"Calls several commands in one process."
+
+
+@pytest.mark.parametrize("line", ["planned", "run"])
+def test_too_small_a_disk_is_refused_with_the_remedy(
+    on_small_disk: dict[str, Finished], line: str
+) -> None:
+    done = on_small_disk[line]
+    assert done.code == 2, done
+    assert re.fullmatch(
+        r"hyperslab: the outputs take 8(\.\d+)? MB but \S+ has 1(\.\d+)? MB free: "
+        r"free some space or choose another output\n",
+        done.err,
+    )
+    assert "fits" not in done.out
+
+
+def test_a_reduction_fits_a_small_disk(on_small_disk: dict[str, Finished]) -> None:
+    done = on_small_disk["reduction"]
+    assert done.code == 0, done
+    assert sizes(done.out.split("writes")[1].splitlines()[0])[1] <= 1.05e6

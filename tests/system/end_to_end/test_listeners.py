@@ -5,10 +5,12 @@ and says so.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +18,13 @@ import pytest
 
 from hyperslab.report import listener
 from hyperslab.report.listener import PATIENCE_S, Listener
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.end_to_end.command import (
     ANATOMICAL,
-    DATA,
     PROGRAM,
     assembled,
     call,
-    start,
+    call_into,
     values_of,
 )
 from tests.system.faults.command import PATIENCE_S as WAIT_S
@@ -33,13 +34,6 @@ pytestmark = pytest.mark.usefixtures("on_threads")
 
 ADD = "hyperslab.testing.functions:add"
 SLOW = ("--blocks", "1x1x8", "--engine", "threads", "--workers", "2", "-p", "seconds=0.1")
-
-
-PATIENT = (
-    *PROGRAM[:2],
-    f"import hyperslab.report.listener as listener; listener.PATIENCE_S = 100.0; {PROGRAM[2]}",
-)
-"The program, the end of which waits for a test that reads late."
 
 
 def in_shell(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -57,14 +51,24 @@ def test_a_terminal_that_vanishes(tmp_path: Path) -> None:
     """Where the signal of it is ignored, as by nohup, every write fails from then on."""
     ours, theirs = pty.openpty()
     command = ("run", ADD, ANATOMICAL, "-o", tmp_path / "out", *SLOW)
-    process = start(*command, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    assert os.read(ours, 1), "it has begun to show something"
-    os.close(ours)
-    assert process.wait(timeout=WAIT_S) == 0
+    terminal = os.fdopen(theirs, "w")
+    with ThreadPoolExecutor(1) as pool:
+        vanishing = pool.submit(vanish, ours)
+        assert call_into(terminal, terminal, *command) == 0
+    assert vanishing.result(), "it has begun to show something"
+    with contextlib.suppress(OSError):  # of what nobody has taken
+        terminal.close()
     assert_done(tmp_path / "out")
 
 
+def vanish(terminal: int) -> bytes:
+    """Close the other end of a terminal as soon as something is shown."""
+    shown = os.read(terminal, 1)
+    os.close(terminal)
+    return shown
+
+
+@repeats("who leaves while it runs: the terminal above; what a program ends with: streams below")
 def test_a_pipe_that_is_closed(tmp_path: Path) -> None:
     done = in_shell(
         '"$@" 2>&1 | head -n 1; exit "${PIPESTATUS[0]}"',
@@ -93,30 +97,35 @@ def test_streams_that_take_nothing(tmp_path: Path, streams: str) -> None:
 
 
 def test_what_is_asked_for_and_cannot_be_written_is_a_failure() -> None:
-    done = in_shell('"$@" > /dev/full', "info", DATA / "netcdf" / "ref_hdf5_compat1.nc")
+    done = in_shell('"$@" > /dev/full', "info", ANATOMICAL)
     assert (done.returncode, done.stderr) == (1, "hyperslab: No space left on device\n")
 
 
-def test_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
+def test_a_pipe_that_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal that is stopped is the same; the work is done all the same. What waits when
     somebody reads again is heard in order, as far as the command's end leaves time for it.
     """
+    monkeypatch.setattr(listener, "PATIENCE_S", 100.0)  # the end waits for a test that reads late
     reading, writing = os.pipe()
     fill(writing)
-    line = (*PATIENT, "run", ADD, ANATOMICAL, "-o", tmp_path / "out", *SLOW)
-    process = subprocess.Popen(
-        [*map(str, line)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=writing
-    )
-    os.close(writing)
+    line = ("run", ADD, ANATOMICAL, "-o", tmp_path / "out", *SLOW)
     page = tmp_path / "out" / ".hyperslab" / "run-0001" / "report.html"
-    await_that("the end of the run", page.exists)
-    with os.fdopen(reading, "rb") as pipe:
-        heard = pipe.read()
-    assert process.wait(timeout=WAIT_S) == 0
+    with ThreadPoolExecutor(1) as pool:
+        with os.fdopen(writing, "w") as pipe:
+            hearing = pool.submit(read_late, reading, page)
+            assert call_into(io.StringIO(), pipe, *line) == 0
+        heard = hearing.result()
     lines = heard.lstrip(b"\0").decode().splitlines()
     assert lines
     assert all(re.match(r" *\d+%  \d/8 tasks", line) for line in lines)
     assert_done(tmp_path / "out")
+
+
+def read_late(pipe: int, page: Path) -> bytes:
+    """All that comes out of a pipe, which is read when the run has its page."""
+    await_that("the end of the run", page.exists)
+    with os.fdopen(pipe, "rb") as file:
+        return file.read()
 
 
 def fill(pipe: int) -> None:

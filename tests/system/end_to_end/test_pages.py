@@ -31,15 +31,20 @@ TYPED_ELSEWHERE = {"docs/remote.md", "docs/spark.md", "docs/xarray-and-dask.md"}
 SMALLER = {"--size 2GiB": "--size 4MiB", "--size 300MB": "--size 300kB"}
 "What makes a volume that is larger than tests need."
 LIGHTER = {
-    "-o on-dask --engine dask-futures": "-o on-dask --engine processes",
+    "-o on-dask --engine dask-futures": "-o on-dask --engine threads",
     "on-spark --engine spark": "on-spark --engine threads",
-    "one --engine dask-futures": "one --engine processes",
-    "two --engine dask-futures": "two --engine processes",
+    "one --engine dask-futures": "one --engine threads",
+    "two --engine dask-futures": "two --engine threads",
     "doctor --start": "doctor",
-    "-o on-jobs --engine gnu-parallel --workers 2": "-o on-jobs --engine gnu-parallel --workers 1",
-    "--granularity stepwise": "--granularity stepwise --blocks 2",
+    "mpiexec -n 3": "mpiexec -n 2",
+    "-o on-jobs": "-o on-jobs --blocks 1",
+    "--granularity stepwise": "--granularity stepwise --blocks 1",
+    "--workers 2": "--workers 1",
+    "--nworkers 2": "--nworkers 1",
 }
-"Engines that start at once, instead of those that the tests of engines start, and fewer jobs."
+"""Engines that start at once, instead of those that the tests of engines start; fewer workers, and
+fewer jobs.
+"""
 FAILS = {"--check-locality": 1}
 "A function that is not local, as its page says."
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     EPI,
@@ -35,27 +36,31 @@ def shapes(folder: Path) -> Counter[Shape]:
     return Counter(values_of(path).shape for path in outputs(folder))
 
 
+CUTS: list[tuple[list[str], dict[Shape, int]]] = [
+    (
+        ["--block-shape", "16,20,25"],
+        {(16, 20, 25): 4, (1, 20, 25): 2, (16, 1, 25): 2, (1, 1, 25): 1},
+    ),
+    (["--block-shape", "99,99,13"], {(33, 41, 13): 1, (33, 41, 12): 1}),
+    (["--blocks", "3x1x5"], {(11, 41, 5): 15}),
+    (["--blocks", "5", "--axes-whole", "2"], {(33, 8, 25): 4, (33, 9, 25): 1}),
+    (["--blocks", "4", "--axes-whole", "-1,1"], {(8, 41, 25): 3, (9, 41, 25): 1}),
+    (["--partition", "slabs"], {(33, 41, 1): 25}),
+    (["--partition", "bytes=27060"], {(33, 41, 10): 2, (33, 41, 5): 1}),
+    (["--partition", "auto"], {(33, 41, 25): 1}),
+]
+AGAIN: list[tuple[list[str], dict[Shape, int]]] = [
+    (["--block-shape", "16x41x25"], {(16, 41, 25): 2, (1, 41, 25): 1}),
+    (["--blocks", "5"], {(33, 41, 5): 5}),
+    (["--partition", "slabs", "--axes-whole", "2"], {(33, 1, 25): 41}),
+    (["--partition", "bytes=27.06kB"], {(33, 41, 10): 2, (33, 41, 5): 1}),
+    ([], {(33, 41, 25): 1}),
+]
+"The same rules in other words, which tests/cli/test_parse.py reads."
+
+
 @pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (
-            ["--block-shape", "16,20,25"],
-            {(16, 20, 25): 4, (1, 20, 25): 2, (16, 1, 25): 2, (1, 1, 25): 1},
-        ),
-        (["--block-shape", "16x41x25"], {(16, 41, 25): 2, (1, 41, 25): 1}),
-        (["--block-shape", "99,99,13"], {(33, 41, 13): 1, (33, 41, 12): 1}),
-        (["--blocks", "3x1x5"], {(11, 41, 5): 15}),
-        (["--blocks", "5"], {(33, 41, 5): 5}),
-        (["--blocks", "5", "--axes-whole", "2"], {(33, 8, 25): 4, (33, 9, 25): 1}),
-        (["--blocks", "4", "--axes-whole", "-1,1"], {(8, 41, 25): 3, (9, 41, 25): 1}),
-        (["--partition", "slabs"], {(33, 41, 1): 25}),
-        (["--partition", "slabs", "--axes-whole", "2"], {(33, 1, 25): 41}),
-        (["--partition", "bytes=27060"], {(33, 41, 10): 2, (33, 41, 5): 1}),
-        (["--partition", "bytes=27.06kB"], {(33, 41, 10): 2, (33, 41, 5): 1}),
-        (["--partition", "auto"], {(33, 41, 25): 1}),
-        ([], {(33, 41, 25): 1}),
-    ],
-    ids=str,
+    ("flags", "expected"), [*CUTS, *few([], AGAIN, "blocks have the shapes of the rule")], ids=str
 )
 def test_shapes(flags: list[str], expected: dict[Shape, int], tmp_path: Path) -> None:
     assert sum(math.prod(shape) * n for shape, n in expected.items()) == 33 * 41 * 25

@@ -10,6 +10,7 @@ import hyperslab
 from hyperslab.driver import computing
 from tests.system.end_to_end.command import ANATOMICAL, call
 
+QUICK = ("--workers", "1", "--no-report")
 TALKING = """
 def talking(block):
     print("a block of", block.shape)
@@ -34,7 +35,7 @@ def mine(tmp_path: Path) -> Path:
 
 def test_a_run_says_once_where_the_function_has_printed(mine: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = call("run", f"{mine}:talking", ANATOMICAL, "-o", out, "--blocks", "3", "--no-report")
+    done = call("run", f"{mine}:talking", ANATOMICAL, "-o", out, "--blocks", "3", *QUICK)
     assert done.code == 0
     log = out / ".hyperslab" / "run-0001" / "worker.log"
     (line,) = [line for line in done.out.splitlines() if line.startswith("printed")]
@@ -43,7 +44,7 @@ def test_a_run_says_once_where_the_function_has_printed(mine: Path, tmp_path: Pa
 
 
 def test_a_function_that_prints_nothing_is_not_spoken_of(mine: Path, tmp_path: Path) -> None:
-    done = call("run", f"{mine}:silent", ANATOMICAL, "-o", tmp_path / "out", "--no-report")
+    done = call("run", f"{mine}:silent", ANATOMICAL, "-o", tmp_path / "out", *QUICK)
     assert done.code == 0
     assert "printed" not in done.out
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ from hyperslab.cli import probe as verb
 from hyperslab.storage.probing.folder import PREFIX
 from hyperslab.storage.probing.preparing import Effort
 from tests.repetitions import few
+from tests.system.end_to_end.command import Finished, call, succeed
 from tests.system.faults.command import (
     PATIENCE_S,
     Running,
     await_gone,
     await_that,
-    hyperslab,
     make_volume,
     program,
 )
@@ -28,10 +27,10 @@ from tests.system.faults.disk import small_disk
 BRIEF = ("--quick", "--clients", "1", "--size", "2MB")
 
 
-def probe(*arguments: object, machine: Path) -> subprocess.CompletedProcess[str]:
+def probe(*arguments: object, machine: Path) -> Finished:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HYPERSLAB_MACHINE", str(machine))
-        return hyperslab("probe", *arguments)
+        return call("probe", *arguments)
 
 
 def folders(place: Path) -> list[Path]:
@@ -44,10 +43,10 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     place = tmp_path_factory.mktemp("place")
     machine = tmp_path_factory.mktemp("kept") / "machine.json"
     done = probe(place, *BRIEF, machine=machine)
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[-2:]] == ["saved", "page"]
+    assert done.code == 0, done.err
+    assert [line.split()[0] for line in done.out.splitlines()[-2:]] == ["saved", "page"]
     for label in ("write", "buffered", "latency", "names", "opening"):
-        assert f"\n  {label} " in done.stdout
+        assert f"\n  {label} " in done.out
     return place, machine
 
 
@@ -86,19 +85,18 @@ def test_a_run_says_what_its_storage_was_probed_to_do(
     make_volume(place / "scan.nii")
     out = place / "out"
     monkeypatch.setenv("HYPERSLAB_MACHINE", str(machine))
-    done = hyperslab("run", "increment", place / "scan.nii", "-o", out, "--engine", "serial", "-v")
-    assert done.returncode == 0, done.stderr
-    assert "the run took" in done.stdout
-    told = json.loads(hyperslab("report", out, "--json").stdout)
+    said = succeed("run", "increment", place / "scan.nii", "-o", out, "--engine", "serial", "-v")
+    assert "the run took" in said
+    told = json.loads(succeed("report", out, "--json"))
     assert told["expected"]["rates"]["from"].startswith(f"probe of {place} on ")
     assert told["provenance"]
-    typed = json.loads(hyperslab("report", out, "--json", "--bandwidth", "1GB").stdout)
+    typed = json.loads(succeed("report", out, "--json", "--bandwidth", "1GB"))
     assert typed["expected"]["rates"] == {
         "read_nbytes_per_s": 10**9,
         "write_nbytes_per_s": 10**9,
     }
     monkeypatch.setenv("HYPERSLAB_MACHINE", str(place / "none.json"))
-    kept = json.loads(hyperslab("report", out, "--json").stdout)
+    kept = json.loads(succeed("report", out, "--json"))
     assert kept["expected"]["rates"]["from"].startswith(f"probe of {place} on ")
 
 
@@ -158,6 +156,6 @@ def test_a_damaged_description_is_told_before_anything_is_measured(tmp_path: Pat
     machine = tmp_path / "machine.json"
     machine.write_text("{}")
     done = probe(tmp_path, machine=machine)
-    assert done.returncode == 2
-    assert "is damaged" in done.stderr
+    assert done.code == 2
+    assert "is damaged" in done.err
     assert folders(tmp_path) == []

@@ -12,8 +12,10 @@ import re
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
+from unittest import mock
 
 import pytest
 
@@ -27,8 +29,8 @@ from tests.repetitions import few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     AS_INSTALLED,
-    DATA,
     call,
+    call_into,
     call_program,
     outputs,
     start,
@@ -335,7 +337,7 @@ def test_a_bar_is_of_one_submission_at_a_time() -> None:
 
 
 def test_a_failure_stays_on_the_terminal(tmp_path: Path) -> None:
-    shown = on_terminal(
+    shown = shown_here(
         "run",
         MISBEHAVE,
         ANATOMICAL,
@@ -355,23 +357,43 @@ def test_a_failure_stays_on_the_terminal(tmp_path: Path) -> None:
 
 
 def test_quiet_on_a_terminal(tmp_path: Path) -> None:
-    assert on_terminal("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "-q") == ""
+    assert shown_here("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "-q") == ""
 
 
 def on_terminal(*arguments: object, code: int = 0) -> str:
     """Everything the program shows on a terminal of its own."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"}
-    process = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    process = start(
+        *arguments, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **TERMINAL}
+    )
     os.close(theirs)
+    shown = all_of(ours)
+    assert process.wait(timeout=PATIENCE_S) == code
+    return shown
+
+
+def shown_here(*arguments: object, code: int = 0) -> str:
+    """The same of a command that runs in this process."""
+    ours, theirs = pty.openpty()
+    with ThreadPoolExecutor(1) as reader, mock.patch.dict(os.environ, TERMINAL):
+        shown = reader.submit(all_of, ours)
+        with os.fdopen(theirs, "w") as terminal:
+            assert call_into(terminal, terminal, *arguments) == code
+    return shown.result()
+
+
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "150"}
+
+
+def all_of(terminal: int) -> str:
+    """Everything that is shown on a terminal."""
     shown = b""
-    with os.fdopen(ours, "rb", buffering=0) as terminal:
+    with os.fdopen(terminal, "rb", buffering=0) as file:
         try:
-            while piece := terminal.read(65536):
+            while piece := file.read(65536):
                 shown += piece
         except OSError:
             pass  # how Linux says that the other end has been closed
-    assert process.wait(timeout=PATIENCE_S) == code
     return shown.decode()
 
 
@@ -429,6 +451,8 @@ def test_who_is_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:
         "1x1x8",
         "-p",
         "seconds=0.1",
+        "--engine",
+        "threads",
     )
     line = [*AS_INSTALLED[:2], ignoring, *map(str, arguments)]
     with subprocess.Popen(
@@ -457,7 +481,7 @@ def test_cancel_from_another_process(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
-    process = start("info", DATA / "netcdf" / "ref_hdf5_compat1.nc")
+    process = start("info", ANATOMICAL)
     pipe(process.stdout).close()
     process.stdout = None
     _, err = process.communicate(timeout=PATIENCE_S)

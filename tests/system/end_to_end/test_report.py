@@ -9,7 +9,7 @@ import pytest
 
 from hyperslab.driver.submission import load_records
 from tests.importer import Importer
-from tests.system.end_to_end.command import BRAIN, call, succeed
+from tests.system.end_to_end.command import ANATOMICAL, call, succeed
 
 BLOCKS = 6
 
@@ -18,7 +18,7 @@ BLOCKS = 6
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same histogram on two engines, and another pipeline."""
     folder = tmp_path_factory.mktemp("runs")
-    common = [BRAIN, "--blocks", BLOCKS, "--workers", 2]
+    common = [ANATOMICAL, "--blocks", BLOCKS, "--workers", 2]
     for engine in ("processes", "threads"):
         succeed("run", "histogram", *common, "-o", folder / engine, "--engine", engine)
     succeed("run", "increment", *common, "-o", folder / "other", "--engine", "threads")

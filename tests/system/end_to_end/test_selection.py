@@ -19,6 +19,7 @@ import hyperslab
 from hyperslab import Pipeline, workloads
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
+from tests.repetitions import each_value, few
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     FUNCTIONAL,
@@ -80,7 +81,10 @@ def test_stats_within_masks(tmp_path: Path, source: Path) -> None:
         assert np.array_equal(counts, found["counts"])
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i4", "f4"])
+DTYPES = ["u1", "i4", "f4"]
+
+
+@pytest.mark.parametrize("dtype", few(["u1", "f4"], DTYPES, "labels are whole numbers: of u1"))
 def test_a_row_for_each_label(tmp_path: Path, dtype: str) -> None:
     values = np.random.default_rng(3).normal(size=(12, 11, 10)).astype(np.float32)
     values[values > 2] = np.nan
@@ -178,6 +182,7 @@ REGIONS = [
 ]
 
 
+@each_value("every region, and both ways to cut it")
 @pytest.mark.parametrize(("source", "region", "part"), REGIONS, ids=lambda x: str(x)[:24])
 @pytest.mark.parametrize("cut", [["--blocks", "6"], ["--partition", "bytes=2000"]], ids=str)
 def test_regions(tmp_path: Path, source: Path, region: str, part: Any, cut: list[str]) -> None:

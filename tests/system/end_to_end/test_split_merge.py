@@ -94,7 +94,7 @@ CUTS = (
     ("block shape", "nc"),
     ("slices", "h5"),
 )
-PLAYED = (("block shape", "nii"), ("30", "h5"))
+PLAYED = (("30", "nii"), ("block shape", "nc"))
 "Both options that cut, into blocks of this format and of another one."
 
 

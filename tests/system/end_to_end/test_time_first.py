@@ -25,6 +25,7 @@ from tests.system.end_to_end.command import DATA, call, outputs, real_values_of,
 
 pytestmark = pytest.mark.usefixtures("on_threads")
 
+QUICK = ("--engine", "serial", "--no-report")
 SERIES = DATA / "minc" / "minc2-4d-d.mnc"
 "float64, time x xspace x yspace x zspace."
 KEPT = (".h5", ".nc", ".zarr")
@@ -36,19 +37,22 @@ def placed(path: Path) -> Array:
     return affine
 
 
-@pytest.fixture(params=few([".nc"], KEPT, "formats keep the place: tests of converted images"))
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(
+    scope="module",
+    params=few([".nc"], KEPT, "formats keep the place: tests of converted images"),
+)
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The series, as another file."""
-    path = tmp_path / f"series{request.param}"
-    succeed("convert", SERIES, path)
+    path = tmp_path_factory.mktemp("kept") / f"series{request.param}"
+    succeed("convert", SERIES, path, *QUICK)
     return path
 
 
-@pytest.fixture
-def blocks(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The series in eight blocks."""
-    folder = tmp_path / "blocks"
-    succeed("convert", SERIES, folder, "--format", "h5", "--blocks", "2x2x2x1")
+    folder = tmp_path_factory.mktemp("series") / "blocks"
+    succeed("convert", SERIES, folder, "--format", "h5", "--blocks", "2x2x2x1", *QUICK)
     assert len(outputs(folder)) == 8
     return folder
 
@@ -88,14 +92,14 @@ def test_every_block_lies_where_its_voxels_did(blocks: Path) -> None:
 @pytest.mark.parametrize("suffix", few([".nc"], KEPT, "blocks become the series again"))
 def test_blocks_become_the_series_again(blocks: Path, tmp_path: Path, suffix: str) -> None:
     merged = tmp_path / f"merged{suffix}"
-    succeed("convert", blocks, merged, "--sources", "mosaic")
+    succeed("convert", blocks, merged, "--sources", "mosaic", *QUICK)
     assert np.array_equal(placed(merged), minc_affine(str(SERIES)))
     assert np.array_equal(hyperslab.open(merged)[...], hyperslab.open(SERIES)[...])
 
 
 def test_blocks_become_an_image_of_nifti(blocks: Path, tmp_path: Path) -> None:
     merged = tmp_path / "merged.nii"
-    succeed("convert", blocks, merged, "--sources", "mosaic")
+    succeed("convert", blocks, merged, "--sources", "mosaic", *QUICK)
     image: Any = nib.load(merged)
     assert np.allclose(image.affine, minc_affine(str(SERIES)), rtol=1e-6)
     expected = np.moveaxis(hyperslab.open(SERIES)[...], 0, -1)
@@ -104,8 +108,8 @@ def test_blocks_become_an_image_of_nifti(blocks: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_block_is_noticed(blocks: Path, tmp_path: Path) -> None:
-    outputs(blocks)[-1].unlink()
-    refused = call("convert", blocks, tmp_path / "merged.nii", "--sources", "mosaic")
+    some = outputs(blocks)[:-1]
+    refused = call("convert", *some, tmp_path / "merged.nii", "--sources", "mosaic")
     assert refused.code == 2
     assert "a block is missing" in refused.err
 
@@ -126,7 +130,7 @@ def test_any_order_of_axes_is_kept(tmp_path: Path, order: tuple[str, ...], numbe
     assert np.array_equal(placed(path), expected)
     for suffix in KEPT:
         made = tmp_path / f"any{suffix}"
-        hyperslab.convert(path, made, engine="serial")
+        hyperslab.convert(path, made, engine="serial", report=False)
         assert np.array_equal(placed(made), expected), suffix
 
 
@@ -139,7 +143,7 @@ def test_a_region_in_millimetres_is_one_of_space(tmp_path: Path) -> None:
     out = tmp_path / "out"
     region = f"mm::,:,{z_mm - 1}:{z_mm + 1}"
     line = ("run", "increment", path, "-o", out, "--region", region, "--keep", "blocks")
-    succeed(*line, "--format", "h5", "--engine", "serial")
+    succeed(*line, "--format", "h5", *QUICK)
     (made,) = outputs(out)
     assert np.array_equal(hyperslab.open(made)[...], hyperslab.open(path)[:, 1:2] + 1)
     assert np.allclose(placed(made)[:3, 3], (affine @ (1, 0, 0, 1))[:3])
@@ -158,7 +162,7 @@ def test_a_series_elsewhere_is_refused_beside_one_that_has_its_shape(tmp_path: P
     refused = call(*line, "--with", f"other={paths[1]}")
     assert refused.code == 2
     assert "do not overlap" in refused.err or "not in the same space" in refused.err
-    assert call(*line, "--with", f"other={paths[0]}", "--engine", "serial").code == 0
+    assert call(*line, "--with", f"other={paths[0]}", *QUICK).code == 0
 
 
 def test_its_page_shows_the_series(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_command_is_counted_and_its_status_is_passed_on(tmp_path: Path) -> Non
 
 
 def test_programs_read_it_as_json() -> None:
-    done = call_program("trace-files", "--json", "--way", "proc", "sh", "-c", "exit 2")
+    done = call("trace-files", "--json", "--way", "proc", "sh", "-c", "exit 2")
     assert done.code == 2
     told = json.loads(done.out)
     assert (told["status"], told["counted"]["way"]) == (2, "proc")

@@ -16,6 +16,8 @@ from hyperslab.engines.facts import ENGINES
 from hyperslab.workloads import BUILTINS
 from tests.system.end_to_end.command import Finished, affine_of, call, outputs, succeed, values_of
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 
 def test_doctor() -> None:
     done = call("doctor")

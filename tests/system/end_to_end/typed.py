@@ -9,15 +9,17 @@ the reason above it, as `<!-- untried: a cluster of yours -->`.
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import runpy
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +32,8 @@ _SNIPPETS = re.compile(
 )
 _FILE = re.compile(r"# (\w+\.py)\n")
 _SHELL = re.compile(r"[&|;<>*$]")
-"What only a shell understands."
+"What only a shell understands, unless it is quoted or behind a #."
+_LITERAL = re.compile(r"""'[^']*'|"[^"$]*"|(?<=\s)#.*""")
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 200.0
 
@@ -114,21 +117,34 @@ class Desk:
             self._start(line)
             return
         words = shlex.split(line, comments=True)
-        if words[0] == "hyperslab" and not _SHELL.search(line):
+        is_plain = not _SHELL.search(_LITERAL.sub("", line))
+        if is_plain and words[0] == "hyperslab":
             done = call(*words[1:], *light(words[1:]))
+        elif is_plain and words[0] == "python" and len(words) == 2:
+            done = self._python(words[1])
         else:
-            ran = subprocess.run(
-                ["bash", "-c", line],
-                cwd=self.folder,
-                env=_with_programs(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            done = Finished(ran.returncode, ran.stdout, ran.stderr)
+            done = self._shell(line)
         self.printed[line] = done.out
         wanted = next((code for part, code in self.statuses.items() if part in line), 0)
         assert done.code == wanted, f"{said}\n{done.out}\n{done.err}"
+
+    def _python(self, script: str) -> Finished:
+        """Run a script in this process, which saves the start of an interpreter."""
+        said = io.StringIO()
+        with redirect_stdout(said):
+            runpy.run_path(str(self.folder / script), run_name="__main__")
+        return Finished(0, said.getvalue(), "")
+
+    def _shell(self, line: str) -> Finished:
+        ran = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env=_with_programs(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Finished(ran.returncode, ran.stdout, ran.stderr)
 
     def _start(self, line: str) -> None:
         """Start a program in the background, and wait until it has said that others can use it."""
