@@ -27,6 +27,8 @@ from hyperslab.report import slices as shown_slices
 from hyperslab.report.slices import MONTAGE_PX, MOST_PIXELS, Pictured, left_out, montage, slices
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, save, succeed
 
+QUICK = ("--engine", "serial", "-q", "--no-report")
+
 
 def pixels(png: bytes) -> Array:
     """The greys of a PNG file, by its specification."""
@@ -186,7 +188,7 @@ def test_a_page_shows_the_mask_of_its_run(tmp_path: Path) -> None:
     mask = save(tmp_path / "mask.nii", values, image.affine)
     out = tmp_path / "out"
     line = ("run", "hyperslab.testing.functions:masked", ANATOMICAL, "--mask", mask, "-o", out)
-    succeed(*line, "--engine", "serial", "-q", "--keep", "volume")
+    succeed(*line, *QUICK, "--keep", "volume")
     (run,) = (out / ".hyperslab").glob("run-*")
     plan = json.loads((run / "plan.json").read_text())
     before, after = pictured(run, plan)
@@ -202,7 +204,7 @@ def test_a_page_shows_the_edge_above_the_number_that_was_asked_for(tmp_path: Pat
     inner[8:20, 8:30, 5:20] = 1
     mask = save(tmp_path / "mask.nii", inner, image.affine)
     likely = save(tmp_path / "likely.nii", 0.3 + 0.4 * inner, image.affine)
-    line = ("run", "stats", ANATOMICAL, "--engine", "serial", "-q")
+    line = ("run", "stats", ANATOMICAL, *QUICK)
     succeed(*line, "--mask", mask, "-o", tmp_path / "a")
     succeed(*line, "--mask", likely, "-p", "mask_above=0.5", "-o", tmp_path / "b")
     found = []
@@ -324,7 +326,7 @@ def test_what_is_black_and_white_are_percentiles() -> None:
 
 def test_a_page_shows_what_went_in_and_what_came_out(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    line = ("run", "smooth", ANATOMICAL, "-o", out, "--engine", "serial", "-q", "--keep", "volume")
+    line = ("run", "smooth", ANATOMICAL, "-o", out, *QUICK, "--keep", "volume")
     succeed(*line)
     (run,) = (out / ".hyperslab").glob("run-*")
     plan = {"summary": {"sources": {"source": {"first": str(ANATOMICAL)}}}}
@@ -339,7 +341,7 @@ def test_a_page_shows_what_went_in_and_what_came_out(tmp_path: Path) -> None:
 
 def test_a_page_to_pass_on_shows_none(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    succeed("run", "stats", ANATOMICAL, "-o", out, "--engine", "serial", "-q")
+    succeed("run", "stats", ANATOMICAL, "-o", out, *QUICK)
     page = tmp_path / "page.html"
     succeed("report", out, "-o", page)
     assert page.read_text().count("data:image/png") == 3

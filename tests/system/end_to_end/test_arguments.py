@@ -15,6 +15,7 @@ import typer.main
 from hyperslab.cli import app
 from hyperslab.cli.verbs import load
 from hyperslab.workloads import BUILTINS
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     DATA,
@@ -385,6 +386,7 @@ def test_an_unforeseen_error_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) 
     assert "Traceback" in call("info", ANATOMICAL, "--debug").err
 
 
+@each_value("every verb, and both flags")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_of_every_verb(verb: str, flag: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from unittest import mock
 
 import pytest
 
@@ -17,18 +18,27 @@ from tests.system.end_to_end.command import AS_INSTALLED, call
 PANELS = (flags.INPUTS, flags.BLOCKS, flags.ENGINE, flags.GOING_ON, flags.OUTPUTS, flags.FUNCTION)
 
 
+def asked(line: str) -> dict[str, str]:
+    """How a shell asks for the last word of a line."""
+    words = line.split(" ")
+    place = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return {**os.environ, **place, "_HYPERSLAB_COMPLETE": "complete_bash"}
+
+
 def completed(line: str) -> list[str]:
     """What is offered for the last word of a line."""
-    words = line.split(" ")
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    with mock.patch.dict(os.environ, asked(line)):
+        return call().out.split()
+
+
+def completed_by_program(line: str) -> list[str]:
     program = [*AS_INSTALLED[:2], f"import sys; sys.argv[0] = 'hyperslab'; {AS_INSTALLED[2]}"]
-    environment = {**os.environ, **asked, "_HYPERSLAB_COMPLETE": "complete_bash"}
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(program, env=asked(line), capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
 def test_what_a_shell_completes() -> None:
-    assert completed("hyperslab sy") == ["synth"]
+    assert completed_by_program("hyperslab sy") == completed("hyperslab sy") == ["synth"]
     assert completed("hyperslab run hist") == ["histogram", "histogram-python"]
     assert completed("hyperslab run --engine dask") == [
         name for name in engine_names() if name.startswith("dask")

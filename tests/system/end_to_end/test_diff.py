@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from tests.system.end_to_end.command import (
     DATA,
     FUNCTIONAL,
     LAYOUT,
+    PROGRAM,
     call,
     call_program,
     outputs,
-    start,
     succeed,
     values_of,
 )
@@ -243,8 +244,8 @@ def test_an_unforeseen_error_is_trouble_and_no_difference(monkeypatch: pytest.Mo
 
 def test_the_program_by_itself(changed: Path) -> None:
     assert call_program("diff", ANATOMICAL, changed, "-q") == (1, "", "")
-    assert call_program("diff", ANATOMICAL, ANATOMICAL).code == 0
-    assert call_program("--debug", "diff", ANATOMICAL, DATA / "README.md").code == 2
+    assert call("diff", ANATOMICAL, ANATOMICAL).code == 0
+    assert call("--debug", "diff", ANATOMICAL, DATA / "README.md").code == 2
 
 
 def large(path: Path, planes: int, written: int = 0) -> Path:
@@ -264,10 +265,19 @@ def large(path: Path, planes: int, written: int = 0) -> Path:
     return path
 
 
+PROMPT = f"import hyperslab.report.progress as told; told.FIRST_LINE_S = 0.0; {PROGRAM[2]}"
+"The program, which says at once that a tenth is done."
+
+
 def test_progress_and_interruption(tmp_path: Path) -> None:
     for name in ("a.nii", "b.nii"):
-        large(tmp_path / name, 15_000)  # which take long
-    process = start("diff", tmp_path / "a.nii", tmp_path / "b.nii")
+        large(tmp_path / name, 4_000)  # which take long
+    process = subprocess.Popen(
+        [*PROGRAM[:2], PROMPT, "diff", tmp_path / "a.nii", tmp_path / "b.nii"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert LINE.fullmatch(pipe(process.stderr).readline().rstrip("\n"))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)

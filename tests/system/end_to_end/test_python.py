@@ -120,7 +120,9 @@ def test_a_view_is_one_source_wherever_sources_are_taken(tmp_path: Path) -> None
         == len(hyperslab.gather([view]).sources)
         == 1
     )
-    assert len(hyperslab.convert(view, tmp_path / "dir", format="nii", engine="serial").outputs) == 1
+    assert (
+        len(hyperslab.convert(view, tmp_path / "dir", format="nii", engine="serial").outputs) == 1
+    )
     twice = hyperslab.to_dask([hyperslab.open(ANATOMICAL, "stored")] * 2, axis=0)
     assert np.array_equal(twice.compute(), np.concatenate([values_of(ANATOMICAL)] * 2))
     with pytest.raises(UsageError, match="give values="):
