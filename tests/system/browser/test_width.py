@@ -48,9 +48,7 @@ def test_everything_is_in_the_page(browser: Browser, tmp_path: Path, name: str, 
 WIDTHS_OF_A_WINDOW = [400, 1280]
 
 
-@pytest.mark.parametrize(
-    "width", few([400], WIDTHS_OF_A_WINDOW, "inside, where there is less room")
-)
+@pytest.mark.parametrize("width", few([400], WIDTHS_OF_A_WINDOW, "inside where there is less room"))
 def test_numbers_of_a_bar_stand_beside_it_inside_the_window(
     visit: Open, tmp_path: Path, width: int
 ) -> None:

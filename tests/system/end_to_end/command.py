@@ -94,7 +94,7 @@ def _starting_none() -> AbstractContextManager[object]:
     """A block in which no worker is started beside imports, which were made here long ago: most
     commands of tests would start it for nothing.
     """
-    return mock.patch.object(cli, "worker_ahead", lambda _: contextlib.nullcontext())
+    return mock.patch.object(cli, "worker_ahead", return_value=contextlib.nullcontext())
 
 
 GROWTH = """

@@ -15,6 +15,7 @@ import pytest
 import zarr
 
 import hyperslab
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import call, convert, refuse
 
 SMALL = ("--engine", "serial", "-q")
@@ -68,6 +69,7 @@ def test_nothing_is_said_that_the_source_does_not_say(tmp_path: Path, name: str)
         assert set(file["data"].attrs) - own == {"title"}
 
 
+@each_value("every format, and both dtypes")
 @pytest.mark.parametrize("name", ["new.nc", "new.h5", "new.zarr"])
 @pytest.mark.parametrize("dtype", ["i2", "f4"])
 def test_a_faithful_conversion_of_netcdf_is_no_difference(
@@ -95,6 +97,7 @@ def netcdf_attributes(path: Path) -> list[str]:
         return [f"{name}: {file['v'].getncattr(name)!r}" for name in file["v"].ncattrs()]
 
 
+@each_value("both kinds, whole and in chunks")
 @pytest.mark.parametrize("options", [(), ("--chunks", "2")], ids=["whole", "chunks"])
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
 def test_attributes_of_netcdf_stay_as_they_are(

@@ -13,6 +13,7 @@ from nibabel.testing import data_path  # MINC1 and MINC2, of 3 and 4 axes
 
 from hyperslab import convert as convert_in_python
 from tests.formats.files import DATA
+from tests.repetitions import few
 from tests.system.end_to_end.command import SMALL, call, convert, succeed
 
 EXTRA = Path(os.environ.get("HYPERSLAB_EXTRA_DATA", DATA))
@@ -44,7 +45,11 @@ def test_a_real_file_becomes_nifti(tmp_path: Path, name: str) -> None:
     assert nib.load(tmp_path / "new.nii.gz").header.get_xyzt_units()[0] == "mm"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("suffix", ["h5", "nc", "zarr"])
+OTHERS = ["h5", "nc", "zarr"]
+PLACED = "formats keep the place: test_time_first.py"
+
+
+@pytest.mark.parametrize("suffix", few(["nc"], OTHERS, PLACED))
 def test_blocks_in_other_formats_become_nifti_in_their_place(tmp_path: Path, suffix: str) -> None:
     source = DATA / "minc" / "minc2-4d-d.mnc"
     options = ("--format", suffix, "--block-shape", "5,8,16,16")
@@ -57,7 +62,10 @@ def test_blocks_in_other_formats_become_nifti_in_their_place(tmp_path: Path, suf
     np.testing.assert_allclose(affine[:3, 3], (placed @ [8, 0, 0, 1])[:3], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["minc1_4d.mnc", "minc2_4d.mnc", "minc2-4d-d.mnc"])
+OF_TIME = ["minc1_4d.mnc", "minc2_4d.mnc", "minc2-4d-d.mnc"]
+
+
+@pytest.mark.parametrize("name", few(OF_TIME[:2], OF_TIME, "blocks of a series are parts of it"))
 def test_blocks_of_a_series_are_parts_of_it(tmp_path: Path, name: str) -> None:
     source = next(path for path in OF_NIBABEL if path.name == name)
     convert(source, tmp_path / "new", "--format", "nii", "--blocks", "2x1x2x2")

@@ -14,6 +14,7 @@ import pytest
 import xarray
 
 import hyperslab
+from tests.repetitions import each_value
 from tests.system.end_to_end.command import SMALL, convert, succeed
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -49,6 +50,7 @@ def opened(path: Path) -> xarray.Dataset:
         return dataset.load()
 
 
+@each_value("both kinds, whole and in chunks")
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
 @pytest.mark.parametrize("options", [(), ("--chunks", "2,3,4", "--compression", "gzip")])
 def test_a_variable_brings_what_describes_it(tmp_path: Path, kind: str, options: Any) -> None:

@@ -202,6 +202,7 @@ def test_a_mask_of_an_array_in_memory() -> None:
     assert result.value == pytest.approx(series[mask > 0].sum())
 
 
+@each_value("a volume and a series, and both ways")
 @pytest.mark.parametrize("source", [ANATOMICAL, FUNCTIONAL], ids=["volume", "series"])
 @pytest.mark.parametrize("how", ["nearest", "linear"])
 def test_an_image_elsewhere_is_resampled_into_the_space_of_the_first(

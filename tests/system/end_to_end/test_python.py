@@ -222,7 +222,7 @@ def test_maps_before_a_reduction_and_several_inputs(tmp_path: Path) -> None:
     assert result.value == int((values * (mask != 0) + mask).sum())
 
 
-@pytest.mark.parametrize("engine", few(["processes"], ENGINES, "files are alike: EngineTests"))
+@pytest.mark.parametrize("engine", few(ENGINES[2:], ENGINES, "files are alike: EngineTests"))
 def test_an_array_in_memory(tmp_path: Path, engine: str) -> None:
     values: Array = np.random.default_rng(1).normal(size=(20, 10, 8))[::2, ::-1]
     pipeline = (

@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 IMAGE = ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz"
 OTHERS = [name for name in ENGINES if name != "serial"]
 PLAYED = ("processes",)
-"The engine that the page leaves open; that files are the same on the others is tested by EngineTests."
+"The engine that the page leaves open; those of EngineTests are the same on the others."
 MISSING = {"dask": dask.missing, "mpi": mpi.missing, "spark": spark.missing}
 
 
