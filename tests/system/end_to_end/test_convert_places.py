@@ -88,11 +88,7 @@ def test_a_name_that_is_too_long_while_it_is_unfinished(
     convert(volume, tmp_path / ("n" * 219 + ".nii"))
 
 
-SUFFIXES = ["nc4", "he5", "cdf", "hdf5"]
-OF_A_TABLE = "suffixes are those of the table: tests/formats/test_detection.py"
-
-
-@pytest.mark.parametrize("suffix", few(["cdf", "hdf5"], SUFFIXES, OF_A_TABLE))
+@pytest.mark.parametrize("suffix", ["nc4", "he5", "cdf", "hdf5"])
 def test_every_suffix_is_left_out_of_new_names(tmp_path: Path, volume: Path, suffix: str) -> None:
     convert(volume, tmp_path / f"new.{suffix}", "--name", "v")
     convert(tmp_path / f"new.{suffix}", tmp_path / "out", "--format", "nii")
