@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from unittest import mock
@@ -20,7 +20,7 @@ import numpy as np
 
 from hyperslab import cli
 from hyperslab.arrays import Array
-from hyperslab.cli import main
+from hyperslab.cli import main, verbs
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
@@ -79,7 +79,7 @@ def call(*arguments: object) -> Finished:
 def call_into(out: TextIO, err: TextIO, *arguments: object) -> int:
     """Run a command in this process, which says what it does to these; returns its status."""
     path, handler, code = list(sys.path), signal.getsignal(signal.SIGTERM), 0
-    with _starting_none(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with _quick(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main(_told(arguments))
         except SystemExit as end:
@@ -90,11 +90,20 @@ def call_into(out: TextIO, err: TextIO, *arguments: object) -> int:
     return code
 
 
-def _starting_none() -> AbstractContextManager[object]:
-    """A block in which no worker is started beside imports, which were made here long ago: most
-    commands of tests would start it for nothing.
+_load = functools.cache(verbs.load)
+
+
+@contextlib.contextmanager
+def _quick() -> Iterator[None]:
+    """A block in which flags are made of a verb's function once for all commands, and no worker is
+    started beside imports, which were made here long ago: most commands would start it for nothing.
     """
-    return mock.patch.object(cli, "worker_ahead", return_value=contextlib.nullcontext())
+    none = contextlib.nullcontext()
+    with (
+        mock.patch.object(cli, "worker_ahead", return_value=none),
+        mock.patch.object(verbs, "load", _load),
+    ):
+        yield
 
 
 GROWTH = """
