@@ -356,10 +356,11 @@ def _tree(path: Path) -> ast.Module:
 def _code(path: Path) -> Code:
     nodes = list(ast.walk(_tree(path)))
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
+    has_several = sum(isinstance(node, ast.IfExp) for node in nodes) > 1
     return Code(
         {f"{one.lineno}: {one.name}": _lines(one) for one in nodes if isinstance(one, Function)},
         list(_texts(nodes)),
-        [one.lineno for one in statements if _is_crowded(one)],
+        [one.lineno for one in statements if has_several and _is_crowded(one)],
         [one.lineno for one in statements if _is_packed(one)],
     )
 
