@@ -28,7 +28,11 @@ from tests.system.end_to_end.typed import Desk, Snippet, snippets
 
 TYPED_ELSEWHERE = {"docs/remote.md", "docs/spark.md", "docs/xarray-and-dask.md"}
 "Pages that the tests of stores and connectors run."
-SMALLER = {"--size 2GiB": "--size 4MiB", "--size 300MB": "--size 300kB"}
+SMALLER = {
+    "--size 2GiB": "--size 4MiB",
+    "--size 300MB": "--size 300kB",
+    "(100, 120, 90)": "(70, 80, 66)",
+}
 "What makes a volume that is larger than tests need."
 LIGHTER = {
     "-o on-dask --engine dask-futures": "-o on-dask --engine threads",
@@ -62,6 +66,7 @@ def type_all(desk: Desk, page: str) -> None:
         desk.type(snippet)
 
 
+@pytest.mark.usefixtures("hurried")
 def test_commands(desk: Desk) -> None:
     type_all(desk, "docs/commands.md")
     assert len(list((desk.folder / "packed").glob("*.nii.gz"))) == 4
@@ -110,6 +115,7 @@ def test_the_tutorial(desk: Desk) -> None:
     np.testing.assert_array_equal(halved, values // 2)
 
 
+@pytest.mark.usefixtures("hurried")
 def test_functions(desk: Desk) -> None:
     type_all(desk, "docs/functions.md")
     series = real_values_of(desk.folder / "bold.nii.gz")
@@ -137,6 +143,7 @@ def body_of(code: str, name: str) -> list[str]:
     return body[1:] if ast.get_docstring(found) else body
 
 
+@pytest.mark.usefixtures("hurried")
 def test_inputs(desk: Desk) -> None:
     type_all(desk, "docs/inputs.md")
     series = real_values_of(desk.folder / "bold.nii.gz")
@@ -161,6 +168,7 @@ def test_bids(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert not (desk.folder / "more" / "sub-01").exists()
 
 
+@pytest.mark.usefixtures("hurried")
 def test_convert(desk: Desk) -> None:
     type_all(desk, "docs/convert.md")
     brain = real_values_of(desk.folder / "brain.nii")
@@ -182,6 +190,7 @@ def test_report(desk: Desk) -> None:
     assert compared.startswith("A  one\nB  two\n")
 
 
+@pytest.mark.usefixtures("hurried")
 def test_engines(desk: Desk) -> None:
     required(mpi.missing())
     type_all(desk, "docs/engines.md")

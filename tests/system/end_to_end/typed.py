@@ -94,7 +94,7 @@ class Desk:
         if snippet.untried:
             return
         if named := _FILE.match(snippet.text):
-            (self.folder / named[1]).write_text(snippet.text, encoding="utf-8")
+            (self.folder / named[1]).write_text(self._instead(snippet.text), encoding="utf-8")
         elif snippet.language == "python":
             exec(compile(self._instead(snippet.text), snippet.place, "exec"), self.names)
         for line in snippet.commands:
