@@ -21,9 +21,9 @@ from tests.system.faults.command import await_that
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    return write(tmp_path / "report.html", made_trace(30, 4))
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("small") / "report.html", made_trace(30, 4))
 
 
 def test_every_chart_is_drawn(visit: Open, small: Path) -> None:
