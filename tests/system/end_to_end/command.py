@@ -79,9 +79,10 @@ def call(*arguments: object) -> Finished:
 def call_into(out: TextIO, err: TextIO, *arguments: object) -> int:
     """Run a command in this process, which says what it does to these; returns its status."""
     path, handler, code = list(sys.path), signal.getsignal(signal.SIGTERM), 0
-    with _quick(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    words = _told(arguments)
+    with _quick(words), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main(_told(arguments))
+            main(words)
         except SystemExit as end:
             code = int(end.code or 0)
         finally:
@@ -94,14 +95,16 @@ _load = functools.cache(verbs.load)
 
 
 @contextlib.contextmanager
-def _quick() -> Iterator[None]:
-    """A block in which flags are made of a verb's function once for all commands, and no worker is
-    started beside imports, which were made here long ago: most commands would start it for nothing.
+def _quick(words: Sequence[str]) -> Iterator[None]:
+    """A block in which flags are made of a verb's function once for all commands but those that
+    show their help, and no worker is started beside imports, which were made here long ago: most
+    commands would start it for nothing.
     """
     none = contextlib.nullcontext()
+    load = verbs.load if {"--help", "-h"} & set(words) else _load
     with (
         mock.patch.object(cli, "worker_ahead", return_value=none),
-        mock.patch.object(verbs, "load", _load),
+        mock.patch.object(verbs, "load", load),
     ):
         yield
 

@@ -12,10 +12,8 @@ import re
 import signal
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
-from unittest import mock
 
 import pytest
 
@@ -30,12 +28,12 @@ from tests.system.end_to_end.command import (
     ANATOMICAL,
     AS_INSTALLED,
     call,
-    call_into,
     call_program,
     outputs,
     start,
     succeed,
 )
+from tests.system.end_to_end.terminals import on_terminal, shown_here
 from tests.system.faults.command import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("on_threads")
@@ -358,43 +356,6 @@ def test_a_failure_stays_on_the_terminal(tmp_path: Path) -> None:
 
 def test_quiet_on_a_terminal(tmp_path: Path) -> None:
     assert shown_here("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "-q") == ""
-
-
-def on_terminal(*arguments: object, code: int = 0) -> str:
-    """Everything the program shows on a terminal of its own."""
-    ours, theirs = pty.openpty()
-    process = start(
-        *arguments, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **TERMINAL}
-    )
-    os.close(theirs)
-    shown = all_of(ours)
-    assert process.wait(timeout=PATIENCE_S) == code
-    return shown
-
-
-def shown_here(*arguments: object, code: int = 0) -> str:
-    """The same of a command that runs in this process."""
-    ours, theirs = pty.openpty()
-    with ThreadPoolExecutor(1) as reader, mock.patch.dict(os.environ, TERMINAL):
-        shown = reader.submit(all_of, ours)
-        with os.fdopen(theirs, "w") as terminal:
-            assert call_into(terminal, terminal, *arguments) == code
-    return shown.result()
-
-
-TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "150"}
-
-
-def all_of(terminal: int) -> str:
-    """Everything that is shown on a terminal."""
-    shown = b""
-    with os.fdopen(terminal, "rb", buffering=0) as file:
-        try:
-            while piece := file.read(65536):
-                shown += piece
-        except OSError:
-            pass  # how Linux says that the other end has been closed
-    return shown.decode()
 
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
