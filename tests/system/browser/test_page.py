@@ -12,6 +12,7 @@ from hyperslab.report.gantt import COLOURS, LOST_COLOUR
 from hyperslab.report.pictures import Made
 from hyperslab.report.slices import png
 from hyperslab.trace import Span
+from tests.repetitions import few
 from tests.system.browser.conftest import Open
 from tests.system.browser.pages import KINDS, MS, made_trace, write
 from tests.system.browser.visit import coloured, count
@@ -181,15 +182,24 @@ def test_it_fits_a_phone_and_leaves_the_finger_its_way(visit: Open, small: Path)
     assert open_page.picked()["write"] == [0]
 
 
-def test_a_page_of_100_000_spans_loads_and_answers(visit: Open, tmp_path: Path) -> None:
-    trace = made_trace(33_333, 65)
-    trace.spans.append(Span(7, 1, trace.slots[64], "read", 0, MS, 0, 0, 0, lost=True))
-    assert len(trace.spans) == 100_000
+CROWDS = [(8_333, 17), (33_333, 65)]
+"Tasks and slots; of the second ones there are 100,000 spans, as many as are drawn."
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slots"), few(CROWDS[:1], CROWDS, "a page of many spans, as many to a slot")
+)
+def test_a_page_of_many_spans_loads_and_answers(
+    visit: Open, tmp_path: Path, tasks: int, slots: int
+) -> None:
+    trace = made_trace(tasks, slots)
+    trace.spans.append(Span(7, 1, trace.slots[-1], "read", 0, MS, 0, 0, 0, lost=True))
+    assert len(trace.spans) == 3 * tasks + 1
     path = write(tmp_path / "report.html", trace)
-    assert path.stat().st_size < 10_000_000
+    assert path.stat().st_size < 100 * len(trace.spans)
     open_page = visit(path)
     assert coloured(open_page.pixels("#gantt")) > 0.3, "bars thinner than a pixel mix their colours"
-    open_page.click(*open_page.bar("compute", 20_000))
+    open_page.click(*open_page.bar("compute", tasks * 3 // 5))
     tasks = {task for picked in open_page.picked().values() for task in picked}
     assert len(tasks) == 1
     assert sorted(kind for kind, picked in open_page.picked().items() if picked) == sorted(KINDS)

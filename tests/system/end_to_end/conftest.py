@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import hyperslab.cli.report  # noqa: F401  # it keeps the function that small conversions do without
@@ -17,4 +19,5 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(submission, "write_report", lambda *_: None)
     monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(pressure, "_own_s", lambda *_: None)

@@ -271,7 +271,7 @@ PROMPT = f"import hyperslab.report.progress as told; told.FIRST_LINE_S = 0.0; {P
 
 def test_progress_and_interruption(tmp_path: Path) -> None:
     for name in ("a.nii", "b.nii"):
-        large(tmp_path / name, 4_000)  # which take long
+        large(tmp_path / name, 800)  # which take long
     process = subprocess.Popen(
         [*PROGRAM[:2], PROMPT, "diff", tmp_path / "a.nii", tmp_path / "b.nii"],
         stdout=subprocess.PIPE,

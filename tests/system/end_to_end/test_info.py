@@ -27,6 +27,8 @@ from tests.system.end_to_end.command import (
     succeed,
 )
 
+pytestmark = pytest.mark.usefixtures("on_threads")
+
 FIELDS = [
     "format",
     "shape",
