@@ -187,19 +187,19 @@ CROWDS = [(8_333, 17), (33_333, 65)]
 
 
 @pytest.mark.parametrize(
-    ("tasks", "slots"), few(CROWDS[:1], CROWDS, "a page of many spans, as many to a slot")
+    ("number", "slots"), few(CROWDS[:1], CROWDS, "a page of many spans, as many to a slot")
 )
 def test_a_page_of_many_spans_loads_and_answers(
-    visit: Open, tmp_path: Path, tasks: int, slots: int
+    visit: Open, tmp_path: Path, number: int, slots: int
 ) -> None:
-    trace = made_trace(tasks, slots)
+    trace = made_trace(number, slots)
     trace.spans.append(Span(7, 1, trace.slots[-1], "read", 0, MS, 0, 0, 0, lost=True))
-    assert len(trace.spans) == 3 * tasks + 1
+    assert len(trace.spans) == 3 * number + 1
     path = write(tmp_path / "report.html", trace)
     assert path.stat().st_size < 100 * len(trace.spans)
     open_page = visit(path)
     assert coloured(open_page.pixels("#gantt")) > 0.3, "bars thinner than a pixel mix their colours"
-    open_page.click(*open_page.bar("compute", tasks * 3 // 5))
+    open_page.click(*open_page.bar("compute", number * 3 // 5))
     tasks = {task for picked in open_page.picked().values() for task in picked}
     assert len(tasks) == 1
     assert sorted(kind for kind, picked in open_page.picked().items() if picked) == sorted(KINDS)
