@@ -33,6 +33,8 @@ class Rule:
     """
     axes_whole: tuple[int, ...] = ()
     "Axes that are never cut."
+    names_whole: tuple[str, ...] = ()
+    "Names of further such axes, which `numbered_rule` finds among those of an array."
 
     def __post_init__(self) -> None:
         kinds = get_args(RuleKind)
@@ -43,8 +45,8 @@ class Rule:
         text: str = self.kind
         if self.value:
             text += "=" + "x".join(map(str, self.value))
-        if self.axes_whole:
-            axes = ",".join(map(str, self.axes_whole))
+        if self.axes_whole or self.names_whole:
+            axes = ",".join(map(str, (*self.axes_whole, *self.names_whole)))
             text += f", axes {axes} whole"
         return text
 

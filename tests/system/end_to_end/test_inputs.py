@@ -433,3 +433,38 @@ def test_a_mask_whose_axes_have_no_names_and_another_order_is_told_so(
     pipeline = pipeline.map(lambda block, mask: block * mask)
     with pytest.raises(UsageError, match="its axes seem to be in another order than the source's"):
         pipeline.compute(engine="serial")
+
+
+@pytest.mark.parametrize("names", ["tzyx", "ztyx", "zytx", "zyxt"])
+def test_an_array_without_names_goes_beside_time_wherever_that_is(
+    tmp_path: Path, names: str
+) -> None:
+    rng = np.random.default_rng(4)
+    values = rng.integers(1, 999, (4, 4, 4, 4))  # extents do not tell time from space
+    mask = rng.integers(0, 2, (4, 4, 4), dtype="u1")
+    source = named(tmp_path / "values.h5", values, names)
+    pipeline = hyperslab.Pipeline(source, mask=mask).map(lambda block, mask: block * mask)
+    found = pipeline.compute(engine="serial", blocks="2x2x1x1")
+    assert np.array_equal(found, values * np.expand_dims(mask, names.index("t")))
+
+
+def test_axes_of_a_minc_series_are_dropped_by_their_names(tmp_path: Path) -> None:
+    source = DATA / "minc" / "minc2-4d-d.mnc"
+    series = image_of(source)  # (time, x, y, z); its affine is for x, y, z
+    mean = np.asarray(series.dataobj).mean(axis=0)
+    averaged = hyperslab.Pipeline(source).map(lambda block: block.mean(axis=0), drop_axis="time")
+    hyperslab.run(averaged.write(tmp_path / "mean.nii"), engine="serial", trial=False)
+    made = image_of(tmp_path / "mean.nii")
+    np.testing.assert_allclose(np.asarray(made.dataobj), mean)
+    np.testing.assert_allclose(made.affine, series.affine, rtol=1e-6)
+    with pytest.raises(UsageError, match="volume: the array has no axis of this name"):
+        averaged.map(lambda block: block.mean(axis=0), drop_axis="volume")
+
+
+def test_axes_are_kept_whole_by_their_names(tmp_path: Path) -> None:
+    source = named(tmp_path / "a.h5", np.ones((4, 4, 4)), "txy")
+    pipeline = hyperslab.Pipeline(source).map(lambda block: block)
+    plan = hyperslab.prepare(pipeline, hyperslab.Options(blocks="4", axes_whole="time")).plan
+    assert {task.core.count[0] for task in plan.tasks} == {4}
+    with pytest.raises(UsageError, match="volume: the array has no axis of this name"):
+        hyperslab.prepare(pipeline, hyperslab.Options(axes_whole=["volume"]))
