@@ -247,9 +247,10 @@ def check_locality(
     """Try on a sample whether the mapped functions of a pipeline make the same of an array however
     it is cut, and with which halo they do.
 
-    Blocks are not cut along `axes_whole` (numbers or names), nor along axes that `rule` leaves whole, if it says how
-    large blocks are or how many. Raises UsageError for a pipeline that maps nothing or merges
-    voxels, and for a rule that does not fit, and BlockError when a function fails.
+    Blocks are not cut along `axes_whole` (numbers or names), nor along axes that `rule` leaves
+    whole, if it says how large blocks are or how many. Raises UsageError for a pipeline that maps
+    nothing or merges voxels, and for a rule that does not fit, and BlockError when a function
+    fails.
     """
     if not pipeline.steps or any(n > 1 for n in pipeline.scale):
         raise UsageError(

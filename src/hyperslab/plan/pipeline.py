@@ -317,8 +317,8 @@ class Pipeline:
         the block does not have, of one element, or position -> length. `outputs` names several
         arrays, which the function returns as a tuple in this order or as a dict: ["slope", "t"], or
         {"slope": {"drop_axis": 3}, "fit": {"dtype": "float32"}} where they differ. What is not said
-        a run learns from a sample of made-up numbers. Raises UsageError when the function cannot be sent to a worker, for a halo
-        and a scale in one pipeline, and for axes that are not there.
+        a run learns from a sample of made-up numbers. Raises UsageError when the function cannot be
+        sent to a worker, for a halo and a scale in one pipeline, and for axes that are not there.
         """
         self._must_be_open("map")
         params = parameters(params, more)
