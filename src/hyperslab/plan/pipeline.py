@@ -53,6 +53,8 @@ Boundary = Literal["reflect", "nearest", "constant"]
 """
 Keep = Literal["blocks", "volume"]
 
+ALIGNMENT = "hyperslab.plan.alignment"
+"Place of what looks whether further inputs fit, which is imported where there are some."
 COMPUTING = "hyperslab.driver.computing"
 "Place of what runs pipelines, which is imported when one is to be run."
 PRIMARY = ""
@@ -220,7 +222,7 @@ class Pipeline:
         `nibabel.processing.resample_from_to` does with order 0 and 1. `region` is the part
         of every array that is worked on: "10:40,20:60,5:25" in voxels, as NumPy's slices, or
         "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
-        URLs.
+        URLs. Raises UsageError for inputs that do not fit, as those elsewhere in space.
         """
         require_choice("--values", values, get_args(Values))
         require_choice("--boundary", boundary, get_args(Boundary))
@@ -234,6 +236,8 @@ class Pipeline:
         object.__setattr__(self, "region", _region_of(region))
         notes = (*unreadable(inputs.values()), *unplaced(inputs.values()))
         object.__setattr__(self, "notes", notes)
+        if others:
+            import_module(ALIGNMENT).require_fitting_inputs(self)
 
     @property
     def source(self) -> SourceSet:

@@ -429,10 +429,23 @@ def test_axes_of_arrays_without_a_place_go_by_their_names(
 def test_a_mask_whose_axes_have_no_names_and_another_order_is_told_so(
     shape: tuple[int, ...],
 ) -> None:
-    pipeline = hyperslab.Pipeline(np.ones((4, 5, 6, 7)), mask=np.ones(shape))
-    pipeline = pipeline.map(lambda block, mask: block * mask)
     with pytest.raises(UsageError, match="its axes seem to be in another order than the source's"):
-        pipeline.compute(engine="serial")
+        hyperslab.Pipeline(np.ones((4, 5, 6, 7)), mask=np.ones(shape))
+
+
+def test_an_input_elsewhere_is_refused_where_it_is_named(tmp_path: Path) -> None:
+    path = elsewhere(tmp_path, ANATOMICAL)
+    with pytest.raises(
+        UsageError, match="the input 't1' has shape .* and lies elsewhere"
+    ) as raised:
+        hyperslab.Pipeline(ANATOMICAL, t1=path)
+    first, second, *_ = raised.value.__notes__
+    assert first.strip().startswith(f"{path} reaches from (")
+    assert second.strip().startswith("the source reaches from (")
+    assert first.endswith(" mm")
+    assert second.endswith(" mm")
+    resampled = hyperslab.Pipeline(ANATOMICAL, t1=path, resample="nearest")
+    assert set(resampled.inputs) == {"", "t1"}
 
 
 @pytest.mark.parametrize("names", ["tzyx", "ztyx", "zytx", "zyxt"])
