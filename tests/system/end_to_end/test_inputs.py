@@ -436,7 +436,7 @@ def test_a_mask_whose_axes_have_no_names_and_another_order_is_told_so(
 def test_an_input_elsewhere_is_refused_where_it_is_named(tmp_path: Path) -> None:
     path = elsewhere(tmp_path, ANATOMICAL)
     with pytest.raises(
-        UsageError, match="the input 't1' has shape .* and lies elsewhere"
+        UsageError, match=r"the input 't1' has shape .* and lies elsewhere"
     ) as raised:
         hyperslab.Pipeline(ANATOMICAL, t1=path)
     first, second, *_ = raised.value.__notes__
