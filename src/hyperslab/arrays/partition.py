@@ -154,6 +154,25 @@ def cut_within(
     return Partition(tuple(cuts), made.order)
 
 
+def cut_part(
+    layout: Layout,
+    region: Hyperslab,
+    rule: Rule,
+    limit_nbytes: int,
+    align: Sequence[int] = (),
+    most: int | None = None,
+) -> Partition:
+    """Cut a region as an array of its own by a rule, as `cut` does: of its own first element every
+    inner cut is as far as `align` says. The cuts are those of the array that it is a part of.
+    """
+    made = cut(replace(layout, shape=region.count), rule, limit_nbytes, align, most)
+    cuts = [
+        tuple(first + place for place in axis)
+        for first, axis in zip(region.start, made.cuts, strict=True)
+    ]
+    return Partition(tuple(cuts), made.order)
+
+
 def _require_few(layout: Layout, rule: Rule, blocks: int, most: int | None) -> None:
     """Raise UsageError for more blocks than may be planned."""
     if most is None or blocks <= most:

@@ -310,17 +310,8 @@ def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
 
 def _require_region_fits(pipeline: Pipeline) -> None:
     """Raise UsageError for a region of a pipeline that needs all of its arrays."""
-    if pipeline.region is None:
-        return
-    asked = f"--region {pipeline.region.text}"
-    if isinstance(pipeline.end, Write) and pipeline.end.keep == "volume":
-        remedy = "say --keep blocks"
-        if pipeline.end.name:
-            remedy = f"name a directory instead of {pipeline.end.name}, and say --keep blocks"
-        raise UsageError(
-            f"{asked}: part of an array can only be written as a file per block: {remedy}"
-        )
-    if any(n > 1 for n in pipeline.scale):
+    if pipeline.region is not None and any(n > 1 for n in pipeline.scale):
+        asked = f"--region {pipeline.region.text}"
         raise UsageError(f"{asked} works only for functions that do not merge voxels")
 
 
