@@ -349,6 +349,6 @@ def test_a_dataset_has_the_affine_of_its_image_also_when_saved(tmp_path: Path) -
     here = xarray.DataArray(np.zeros((2, 2, 2)), dims="xyz", attrs={"affine": np.eye(4).ravel()})
     there = here.copy().assign_attrs(affine=np.diag([2.0, 2, 2, 1]).ravel())
     with pytest.raises(
-        UsageError, match=r"the images of the dataset \(a, b\) lie in several places"
+        UsageError, match=r"the images .* \(a, b\) lie in several places"
     ):
         _ = xarray.Dataset({"a": here, "b": there}).hyperslab.affine
