@@ -212,7 +212,8 @@ def _asked(engine: str) -> State:
     try:
         engines.require(engine, EngineOptions(Path(), 1))
     except UsageError as error:
-        return State(engine, "not here", str(error))
+        told = str(error).removeprefix(f"--engine {engine}: ")  # which the line begins with
+        return State(engine, "not here", told)
     return State(engine, "installed")
 
 
