@@ -226,7 +226,6 @@ def test_blocks_without_a_parent_header_get_an_sform() -> None:
         ("LAS", SHAPE, "xyz"),
         ("PSR", SHAPE, "yzx"),
         ("SAL", (21, 17, 13, 2), "zyxt"),
-        ("IPR", (21, 17), "zy"),
     ],
 )
 def test_axes_are_named_by_where_they_run(

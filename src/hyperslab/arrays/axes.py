@@ -128,7 +128,7 @@ def _number(flag: str, name: str, dims: Sequence[str]) -> int:
         return found[0]
     told = f"axes 0 to {len(dims) - 1} ({', '.join(dims)})" if dims else "no names of axes"
     many = "no axis" if not found else "several axes"
-    raise UsageError(f"{flag} {name}: the array has {many} of this name: it has {told}")
+    raise UsageError(f"{flag} {name}: the array has {many} of this name, but {told}")
 
 
 def one_name(name: str) -> str:

@@ -470,14 +470,14 @@ def test_axes_of_a_minc_series_are_dropped_by_their_names(tmp_path: Path) -> Non
     made = image_of(tmp_path / "mean.nii")
     np.testing.assert_allclose(np.asarray(made.dataobj), mean)
     np.testing.assert_allclose(made.affine, series.affine, rtol=1e-6)
-    with pytest.raises(UsageError, match="volume: the array has no axis of this name"):
+    with pytest.raises(UsageError, match=r"volume.?: the array has no axis of this name, but"):
         averaged.map(lambda block: block.mean(axis=0), drop_axis="volume")
 
 
 def test_axes_are_kept_whole_by_their_names(tmp_path: Path) -> None:
     source = named(tmp_path / "a.h5", np.ones((4, 4, 4)), "txy")
-    pipeline = hyperslab.Pipeline(source).map(lambda block: block)
+    pipeline = hyperslab.Pipeline(source).map(lambda block: block).write(tmp_path / "out", "h5")
     plan = hyperslab.prepare(pipeline, hyperslab.Options(blocks="4", axes_whole="time")).plan
     assert {task.core.count[0] for task in plan.tasks} == {4}
-    with pytest.raises(UsageError, match="volume: the array has no axis of this name"):
+    with pytest.raises(UsageError, match=r"volume.?: the array has no axis of this name, but"):
         hyperslab.prepare(pipeline, hyperslab.Options(axes_whole=["volume"]))

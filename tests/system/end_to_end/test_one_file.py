@@ -127,14 +127,17 @@ def test_a_region_is_one_volume_where_it_lay(tmp_path: Path, name: str, more: li
         np.testing.assert_allclose(image_of(out).affine, expected.affine, rtol=1e-6)
 
 
-@pytest.mark.parametrize("axis", [2, 3])
-def test_a_region_without_an_axis_is_what_its_own_file_becomes(tmp_path: Path, axis: int) -> None:
-    region = np.s_[2:9, 3:17, 1:, 4:15]
-    series: Any = image_of(FUNCTIONAL)
-    stored = series.dataobj.get_unscaled()[region]
-    part = save(tmp_path / "part.nii", stored, series.slicer[region].affine)
+@pytest.mark.parametrize(
+    ("image", "region", "axis"),
+    [(ANATOMICAL, np.s_[2:9, 3:17, 1:20], 2), (FUNCTIONAL, np.s_[2:9, 3:17, 1:, 4:15], 3)],
+)
+def test_a_region_without_an_axis_is_what_its_own_file_becomes(
+    tmp_path: Path, image: Path, region: tuple[slice, ...], axis: int
+) -> None:
+    whole: Any = image_of(image)
+    part = save(tmp_path / "part.nii", values_of(image)[region], whole.slicer[region].affine)
     found = []
-    for source, asked in ((part, None), (FUNCTIONAL, region)):
+    for source, asked in ((part, None), (image, region)):
         out = tmp_path / f"map_{len(found)}.nii"
         pipeline = hyperslab.Pipeline(source, region=asked, values="stored")
         averaged = pipeline.map(lambda block: block.max(axis=axis), drop_axis=axis, dtype="int16")
