@@ -244,17 +244,21 @@ def compile_plan(
 
 def _cut(cutting: Cutting, blocks: BlockTasks, budget: Budget) -> tuple[int, tuple[Partition, ...]]:
     """The bound of the blocks, and the blocks: automatic ones are halved while their tasks need
-    more than the memory of a slot, and less than before.
+    more than the memory of a slot. Where none fit, they are those that need hardly more than
+    smaller ones.
     """
     limit, partitions = cutting.few(cutting.auto_limit(budget.slots, budget.per_slot))
     if cutting.rule.kind != "auto":
         return limit, partitions
     peak = blocks.largest_peak(partitions)
+    unfit: tuple[int, tuple[Partition, ...]] | None = None
     while peak > budget.per_slot:
         half, smaller = cutting.few(limit // 2)
         needed = blocks.largest_peak(smaller)
-        if needed > peak * LEAST_SHRINKAGE:
-            break
+        if unfit is None and needed > peak * LEAST_SHRINKAGE:
+            unfit = (limit, partitions)
+        if unfit is not None and (needed >= peak or half >= limit):
+            return _with_streams(cutting, blocks, budget, *unfit)
         limit, partitions, peak = half, smaller, needed
     return _with_streams(cutting, blocks, budget, limit, partitions)
 
