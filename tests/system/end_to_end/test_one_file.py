@@ -119,7 +119,7 @@ def test_a_region_is_one_volume_where_it_lay(tmp_path: Path, name: str, more: li
     region = ("--region", "3:9,5:20,:-2")
     succeed("run", "increment", ANATOMICAL, "-o", out, *region, *more, *SERIAL)
     expected: Any = image_of(ANATOMICAL).slicer[3:9, 5:20, :-2]
-    made = hyperslab.open(out)
+    made: Any = hyperslab.open(out)
     assert made.shape == expected.shape
     assert np.array_equal(made[...], np.asarray(expected.dataobj) + 1)
     np.testing.assert_allclose(made.source.header.affine, expected.affine, rtol=1e-6)
@@ -136,7 +136,7 @@ def test_a_region_without_an_axis_is_what_its_own_file_becomes(
 ) -> None:
     whole: Any = image_of(image)
     part = save(tmp_path / "part.nii", values_of(image)[region], whole.slicer[region].affine)
-    found = []
+    found: list[tuple[Any, Any]] = []
     for source, asked in ((part, None), (image, region)):
         out = tmp_path / f"map_{len(found)}.nii"
         pipeline = hyperslab.Pipeline(source, region=asked, values="stored")
