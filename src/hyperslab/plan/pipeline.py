@@ -29,6 +29,7 @@ from hyperslab.plan.asked import (
     mapped,
     parameters,
     require_choice,
+    require_inputs_fit,
     require_of_write,
     require_writable,
     resampling_of,
@@ -53,8 +54,6 @@ Boundary = Literal["reflect", "nearest", "constant"]
 """
 Keep = Literal["blocks", "volume"]
 
-ALIGNMENT = "hyperslab.plan.alignment"
-"Place of what looks whether further inputs fit, which is imported where there are some."
 COMPUTING = "hyperslab.driver.computing"
 "Place of what runs pipelines, which is imported when one is to be run."
 PRIMARY = ""
@@ -236,8 +235,7 @@ class Pipeline:
         object.__setattr__(self, "region", _region_of(region))
         notes = (*unreadable(inputs.values()), *unplaced(inputs.values()))
         object.__setattr__(self, "notes", notes)
-        if others:
-            import_module(ALIGNMENT).require_fitting_inputs(self)
+        require_inputs_fit(self, others)
 
     @property
     def source(self) -> SourceSet:
