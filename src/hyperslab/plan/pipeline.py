@@ -218,10 +218,9 @@ class Pipeline:
 
         Arrays with affines have to lie in one space; `resample`, "nearest" or "linear", for all or
         by name, brings further inputs into the space of the first, as
-        `nibabel.processing.resample_from_to` does with order 0 and 1. `region` is the part
-        of every array that is worked on: "10:40,20:60,5:25" in voxels, as NumPy's slices, or
-        "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
-        URLs. Raises UsageError for inputs that do not fit, as those elsewhere in space.
+        `nibabel.processing.resample_from_to` does with order 0 and 1. `region` is the part of every
+        array that is worked on: "10:40,20:60,5:25" in voxels, as NumPy's slices, or
+        "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are fsspec's. Raises UsageError.
         """
         require_choice("--values", values, get_args(Values))
         require_choice("--boundary", boundary, get_args(Boundary))
@@ -317,10 +316,10 @@ class Pipeline:
         `drop_axis` are axes of the block that the result does not have, by number or by name, as
         "time": blocks are not cut along them. `new_axis` are positions in the result of axes that
         the block does not have, of one element, or position -> length. `outputs` names several
-        arrays, which the function returns as a tuple in this order or as a dict: ["slope", "t"], or
-        {"slope": {"drop_axis": 3}, "fit": {"dtype": "float32"}} where they differ. What is not said
-        a run learns from a sample of made-up numbers. Raises UsageError when the function cannot be
-        sent to a worker, for a halo and a scale in one pipeline, and for axes that are not there.
+        arrays, which it returns as a tuple in this order or as a dict: ["slope", "t"], or {"slope":
+        {"drop_axis": 3}, "fit": {"dtype": "float32"}} where they differ. What is not said a run
+        learns from a sample. Raises UsageError when the function cannot be sent to a worker, for a
+        halo and a scale in one pipeline, and for axes that are not there.
         """
         self._must_be_open("map")
         params = parameters(params, more)
