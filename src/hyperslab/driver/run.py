@@ -185,19 +185,13 @@ class Driver(Rounds):
             self._run_stages()
             self._require_ready_to_end()
             self._save_value()
+            self.state = "failed" if self.failures else "done"
+            if self.state == "done":
+                # nobody will go on with this run
+                shutil.rmtree(self._index_folder(), ignore_errors=True)
+            result = self._keep_records()
         except BaseException as reason:
             self._stopped(reason)
-            raise
-        self.state = "done"
-        if self.failures:
-            self.state = "failed"
-        if self.state == "done":
-            # nobody will go on with this run
-            shutil.rmtree(self._index_folder(), ignore_errors=True)
-        try:
-            result = self._keep_records()
-        except OSError as error:
-            self._stopped(error)
             raise
         if result.ok:
             self.directory.sweep()
