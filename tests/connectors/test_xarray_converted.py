@@ -349,7 +349,9 @@ def test_a_dataset_has_the_affine_of_its_image_also_when_saved(tmp_path: Path) -
             np.testing.assert_allclose(again.hyperslab.affine, moved, rtol=1e-6, atol=1e-5)
     with pytest.raises(UsageError, match="the dataset has no variable with an affine"):
         _ = xarray.Dataset().hyperslab.affine
-    here = xarray.DataArray(np.zeros((2, 2, 2)), dims=list("xyz"), attrs={"affine": np.eye(4).ravel()})
+    here = xarray.DataArray(
+        np.zeros((2, 2, 2)), dims=list("xyz"), attrs={"affine": np.eye(4).ravel()}
+    )
     there = here.copy().assign_attrs(affine=np.diag([2.0, 2, 2, 1]).ravel())
     with pytest.raises(UsageError, match=r"the images .* \(a, b\) lie in several places"):
         _ = xarray.Dataset({"a": here, "b": there}).hyperslab.affine
