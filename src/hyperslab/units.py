@@ -24,6 +24,17 @@ def show_bytes(nbytes: float) -> str:
     return f"{size:.{digits}f} {PREFIXES[prefix]}B"
 
 
+def enough_bytes(nbytes: int) -> str:
+    """A size of no fewer bytes as flags take it, such as `1.51MB` of 1,500,001 bytes."""
+    power = 0
+    while nbytes > 1000 ** (power + 1) and power < len(PREFIXES) - 1:
+        power += 1
+    unit = 1000**power
+    step = max(1, unit // 100)
+    hundredths = -(-nbytes // step) * step * 100 // unit
+    return f"{hundredths / 100:.15g}{PREFIXES[power]}B"
+
+
 def show_rate(nbytes_per_s: float) -> str:
     """Bytes per second, such as `730 MB/s`."""
     return f"{show_bytes(nbytes_per_s)}/s"

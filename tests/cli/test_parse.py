@@ -69,6 +69,7 @@ def test_what_are_no_numbers(text: str) -> None:
         ((None, "5x1x5", None, "1"), Rule("blocks", (5, 1, 5), (1,))),
         ((None, None, "chunks", None), Rule("chunks")),
         ((None, None, "slabs", "3"), Rule("slabs", (), (3,))),
+        ((None, None, "slabs", "2,time"), Rule("slabs", (), (2,), ("time",))),
         ((None, None, "bytes=64MiB", None), Rule("bytes", (2**26,))),
     ],
 )
@@ -93,8 +94,8 @@ def test_rules(given: tuple[str | None, str | None, str | None, str | None], rul
         ),
         ((None, None, "bytes=x", None), "^--partition bytes=x: give a positive size"),
         ((None, None, "bytes=", None), "^--partition bytes=: give a positive size"),
-        ((None, None, "slabs", "z"), "^--axes-whole z: give whole numbers"),
-        ((None, None, "slabs", ""), "^--axes-whole : give whole numbers"),
+        ((None, None, "slabs", "z,"), "^--axes-whole z,: give numbers or names of axes, such as"),
+        ((None, None, "slabs", ""), "^--axes-whole : give numbers or names of axes, such as"),
     ],
 )
 def test_what_is_no_rule(

@@ -330,3 +330,29 @@ def test_converted_images_are_saved_by_xarray(tmp_path: Path, end: str) -> None:
         dataset.isel(x=FLIP).to_netcdf(tmp_path / "part.nc")
     made = converted(f"{tmp_path / 'part.nc'}::data", tmp_path)
     assert_alike(made, sliced(whole, (FLIP,)))
+
+
+def test_a_dataset_has_the_affine_of_its_image_also_when_saved(tmp_path: Path) -> None:
+    whole = series(tmp_path / "a.nii", TURNED)
+    moved = whole.affine @ [[2, 0, 0, 1], *np.eye(4)[1:]]  # every second voxel along the first axis
+    with ours(tmp_path / "a.nii") as dataset:
+        np.testing.assert_array_equal(dataset.hyperslab.affine, whole.affine)
+        first = dataset.image.dims[0]
+        part = dataset.isel({first: slice(1, None, 2)}).load()
+        part.to_netcdf(tmp_path / "b.nc")
+        part.to_zarr(tmp_path / "b.zarr", consolidated=False)
+    for path, options in (
+        ("b.nc", {"engine": "netcdf4"}),
+        ("b.zarr", {"engine": "zarr", "consolidated": False}),
+    ):
+        with xarray.open_dataset(tmp_path / path, **options) as again:
+            assert again.hyperslab.affine.shape == (4, 4)
+            np.testing.assert_allclose(again.hyperslab.affine, moved, rtol=1e-6, atol=1e-5)
+    with pytest.raises(UsageError, match="the dataset has no variable with an affine"):
+        _ = xarray.Dataset().hyperslab.affine
+    here = xarray.DataArray(
+        np.zeros((2, 2, 2)), dims=list("xyz"), attrs={"affine": np.eye(4).ravel()}
+    )
+    there = here.copy().assign_attrs(affine=np.diag([2.0, 2, 2, 1]).ravel())
+    with pytest.raises(UsageError, match=r"the images .* \(a, b\) lie in several places"):
+        _ = xarray.Dataset({"a": here, "b": there}).hyperslab.affine

@@ -15,6 +15,7 @@ import pytest
 import xarray
 from nibabel.eulerangles import euler2mat
 
+import hyperslab
 from hyperslab.errors import UsageError
 from tests.connectors.opened import ours
 from tests.formats.files import DATA
@@ -61,6 +62,7 @@ def test_a_place_in_mm_is_the_voxel_that_nibabel_finds(
     with ours(tmp_path / "a.nii") as dataset:
         image = dataset.image
         assert image.dims == tuple("xyz"[along] for along in order)
+        assert image.dims == hyperslab.open(tmp_path / "a.nii").dims
         assert {image[dim].attrs["units"] for dim in image.dims} == {"mm"}
         for voxel in [(0, 0, 0), (4, 1, 3), (2, 5, 6)]:
             place = dict(zip("xyz", apply_affine(expected.affine, voxel), strict=True))
@@ -77,6 +79,8 @@ def test_axes_that_run_between_those_of_space_have_no_millimetres(tmp_path: Path
     with ours(tmp_path / "a.nii") as one, ours(tmp_path / "b.nii") as other:
         assert one.image.dims == ("x", "j", "k")
         assert other.image.dims == ("i", "j", "k")
+        assert hyperslab.open(tmp_path / "a.nii").dims == one.image.dims
+        assert hyperslab.open(tmp_path / "b.nii").dims == other.image.dims
         np.testing.assert_array_equal(one.x, apply_affine(expected.affine, _line(5))[:, 0])
         np.testing.assert_array_equal(other.k, np.arange(7))
         assert "units" not in other.k.attrs

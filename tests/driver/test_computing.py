@@ -92,3 +92,6 @@ def test_words_that_are_values_are_quoted_in_python() -> None:
         "leave the choice to partition='auto'"
     )
     assert in_python("--workers says how many") == "workers says how many"
+    assert in_python("use --memory 1.51MB or more, or --workers 1 and --memory 2MB or more") == (
+        "use memory='1.51MB' or more, or workers=1 and memory='2MB' or more"
+    )

@@ -4,6 +4,7 @@ from them.
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,10 @@ def test_a_run_whose_driver_was_killed_has_died(ran: Path) -> None:
     path = ran / ".hyperslab" / "run-0001" / "status.json"
     save_record(path, load_record(path, "") | {"state": "running"})
     assert load_records(ran).state == "died"
+    told = call("status", ran).out
+    assert re.search(
+        r"because    it ended without a word, .*; its disk has \S+ [kMGT]?B free\n", told
+    )
     succeed("report", ran)
     assert "died before its end" in (path.parent / "report.html").read_text()
 

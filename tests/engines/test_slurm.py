@@ -253,7 +253,9 @@ def test_a_slurm_that_is_not_there_is_told(
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     assert "Unable to contact slurm controller" in refused(tmp_path, MEMORY)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "there is no sbatch here, which is a command of Slurm's; run" in refused(tmp_path)
+    assert "there is no sbatch here, a command of Slurm, the batch system of clusters; " in refused(
+        tmp_path
+    )
 
 
 def test_options_of_jobs_are_for_engines_with_jobs() -> None:

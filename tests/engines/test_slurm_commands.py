@@ -65,8 +65,9 @@ def test_sbatch_is_called_for_our_job_and_its_number_is_found(
 
 
 WITHOUT = (
-    "there is no sbatch here, which is a command of Slurm's; run it where jobs are submitted, such"
-    " as on a login node, or install Slurm's commands with your cluster's slurm.conf"
+    "there is no sbatch here, a command of Slurm, the batch system of clusters; without a cluster"
+    " you need none; on a cluster, run it where jobs are submitted, such as on a login node, or"
+    " install Slurm's commands (Debian package slurm-client) with your cluster's slurm.conf"
 )
 SILENT = "Slurm would not take the jobs: Unable to contact slurm controller (connect failure)"
 
@@ -93,8 +94,7 @@ def test_doctor_says_what_slurm_lacks(
     with speaking_flags():
         assert doctor(start=start) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("engine"))
-    assert line.startswith("engine     slurm: not here: --engine slurm: ")
-    assert said in line
+    assert line.startswith(f"engine     slurm: not here: {said}")
 
 
 HIDDEN = """#!/bin/sh

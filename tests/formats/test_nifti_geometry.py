@@ -217,3 +217,24 @@ def test_blocks_without_a_parent_header_get_an_sform() -> None:
     np.testing.assert_allclose(built.get_best_affine(), header.affine)
     assert int(built["sform_code"]) == 2
     assert built.get_zooms() == (2.0, 4.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("codes", "shape", "dims"),
+    [
+        ("RAS", SHAPE, "xyz"),
+        ("LAS", SHAPE, "xyz"),
+        ("PSR", SHAPE, "yzx"),
+        ("SAL", (21, 17, 13, 2), "zyxt"),
+    ],
+)
+def test_axes_are_named_by_where_they_run(
+    tmp_path: Path, codes: str, shape: tuple[int, ...], dims: str
+) -> None:
+    affine = np.diag([0.0, 0, 0, 1])
+    for axis, (along, sign) in enumerate(nib.orientations.axcodes2ornt(codes)):
+        affine[int(along), axis] = sign * (2.0 + axis)
+    path = parent_image(tmp_path / "a.nii", affine, 1, 0, shape)
+    assert nib.aff2axcodes(nib.load(path).affine) == tuple(codes)
+    source = formats.open_source(str(path))
+    assert "".join(source.dims) == dims

@@ -22,6 +22,7 @@ from hyperslab.report.gantt import gantt
 from hyperslab.report.html import write_page
 from hyperslab.report.measures import headline
 from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
+from hyperslab.report.prose import WORDS
 from hyperslab.report.slowest import short_label, slowest
 from hyperslab.report.summary import summarise
 from hyperslab.report.verdict import judge
@@ -113,6 +114,19 @@ def _written(path: Path, trace: Trace, failures: Sequence[Failed] = ()) -> _Page
     groups = grouped(failures)
     write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, groups, plan)
     return _Page(path.read_text(encoding="utf-8"))
+
+
+def test_words_of_the_trade_are_explained_wherever_they_stand(tmp_path: Path) -> None:
+    """Tiles, heads of tables and hints, too: each word is explained somewhere on the page."""
+    page = _written(tmp_path / "report.html", _trace())
+    explained = {word.lower() for word in page.text_of("abbr")}
+    assert {"makespan", "start-up", "throughput", "utilisation", "slot", "median"} <= explained
+    unseen = ("script", "style", "title", "h1", "h2", "text")
+    said = " ".join(text for tag, text in page.texts if tag not in unseen).lower()
+    there = {word for word in WORDS if re.search(rf"(?<![\w-]){word.lower()}(?![\w-])", said)}
+    assert {word.lower() for word in there} - explained == set()
+    titles = [attributes.get("title") for tag, attributes in page.tags if tag == "abbr"]
+    assert set(titles) <= set(WORDS.values())
 
 
 def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:

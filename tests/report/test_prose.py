@@ -27,6 +27,7 @@ def test_a_word_is_explained_once_and_nothing_else_changes() -> None:
     for word in ("slot", "start-up", "block"):
         assert f'<abbr title="{WORDS[word]}">{word}</abbr>' in said
     assert "blockade" in said
+    assert prose("Blocks.") == f'<abbr title="{WORDS["block"]}">Block</abbr>s.'
 
 
 def test_markup_in_a_sentence_stays_text() -> None:

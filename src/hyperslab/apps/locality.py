@@ -31,6 +31,7 @@ from hyperslab.apps.samples import (
     samples_of,
 )
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import Axis, numbered
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.learning import learned
@@ -241,22 +242,24 @@ def _told(found: Difference) -> str:
 
 
 def check_locality(
-    pipeline: Pipeline, axes_whole: Sequence[int] = (), rule: Rule = AUTOMATIC
+    pipeline: Pipeline, axes_whole: Sequence[Axis] = (), rule: Rule = AUTOMATIC
 ) -> Locality:
     """Try on a sample whether the mapped functions of a pipeline make the same of an array however
     it is cut, and with which halo they do.
 
-    Blocks are not cut along `axes_whole`, nor along axes that `rule` leaves whole, if it says how
-    large blocks are or how many. Raises UsageError for a pipeline that maps nothing or merges
-    voxels, and for a rule that does not fit, and BlockError when a function fails.
+    Blocks are not cut along `axes_whole` (numbers or names), nor along axes that `rule` leaves
+    whole, if it says how large blocks are or how many. Raises UsageError for a pipeline that maps
+    nothing or merges voxels, and for a rule that does not fit, and BlockError when a function
+    fails.
     """
     if not pipeline.steps or any(n > 1 for n in pipeline.scale):
         raise UsageError(
             "--check-locality works only for functions that are mapped over blocks and merge no"
             " voxels; a fold does not depend on neighbours"
         )
-    pipeline = learned(_over_first(pipeline), axes_whole)
-    kept = {*axes_whole, *_uncut(pipeline, rule)}
+    whole = numbered("--axes-whole", axes_whole, pipeline.source.dims)
+    pipeline = learned(_over_first(pipeline), whole)
+    kept = {*whole, *_uncut(pipeline, rule)}
     tried: list[Locality] = []
     telling: list[Locality] = []
     for sample in itertools.islice(samples_of(pipeline), _LOOKS):

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.errors import UsageError
 
+Axis = int | str
+"An axis by its number, or by its name."
 TIME = ("t", "time")
 "Names of the axis along which the volumes of a series follow each other."
 SPATIAL_AXES = 3
@@ -108,6 +111,31 @@ class Axes:
             if of is not None:
                 continued.append((position, of))
         return Axes(tuple(kept), tuple(lengths), tuple(continued))
+
+
+def numbered(flag: str, asked: Axis | Sequence[Axis], dims: Sequence[str]) -> tuple[int, ...]:
+    """Axes by their numbers, of an array whose axes have these names. Raises UsageError for a name
+    that none of them has, or several.
+    """
+    each = [asked] if isinstance(asked, int | str) else list(asked)
+    return tuple(_number(flag, axis, dims) if isinstance(axis, str) else axis for axis in each)
+
+
+def _number(flag: str, name: str, dims: Sequence[str]) -> int:
+    wanted = one_name(name)
+    found = [axis for axis, known in enumerate(dims) if one_name(known) == wanted]
+    if len(found) == 1:
+        return found[0]
+    told = f"axes 0 to {len(dims) - 1} ({', '.join(dims)})" if dims else "no names of axes"
+    many = "no axis" if not found else "several axes"
+    raise UsageError(f"{flag} {name}: the array has {many} of this name, but {told}")
+
+
+def one_name(name: str) -> str:
+    """The name of an axis, the same for all names of time."""
+    if name in TIME:
+        return TIME[0]
+    return name
 
 
 def axes_of_space(dims: Sequence[str], ndim: int) -> tuple[int, ...]:

@@ -213,7 +213,7 @@ class Header:
             base_affine=self.base_affine,
             origin=_picked(axes, origin, 0.0),
             step=_picked(axes, step, 1.0),
-            dims=_names(axes, self.dims),
+            dims=names_of(axes, self.dims),
             companions=_beside(axes, self.companions, self.dims),
             corner=_corner(axes, self.further(len(shape)), self.corner, FIRST),
             whole_shape=_whole_shape(axes, self.whole_shape, shape),
@@ -262,7 +262,7 @@ def _with_space(moved: Header, before: Header, ndim: int) -> Header:
     return replace(moved, space=space, corner=corner)
 
 
-def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
+def names_of(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
     """Names of the axes; new ones are numbered."""
     if not dims:
         return ()

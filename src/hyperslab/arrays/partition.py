@@ -33,6 +33,8 @@ class Rule:
     """
     axes_whole: tuple[int, ...] = ()
     "Axes that are never cut."
+    names_whole: tuple[str, ...] = ()
+    "Names of further such axes, which `numbered_rule` finds among those of an array."
 
     def __post_init__(self) -> None:
         kinds = get_args(RuleKind)
@@ -43,8 +45,8 @@ class Rule:
         text: str = self.kind
         if self.value:
             text += "=" + "x".join(map(str, self.value))
-        if self.axes_whole:
-            axes = ",".join(map(str, self.axes_whole))
+        if self.axes_whole or self.names_whole:
+            axes = ",".join(map(str, (*self.axes_whole, *self.names_whole)))
             text += f", axes {axes} whole"
         return text
 
@@ -149,6 +151,25 @@ def cut_within(
     for first, begin, axis in zip(region.start, origin, made.cuts, strict=True):
         places = {max(first, begin + place) for place in axis}
         cuts.append(tuple(sorted(places)))
+    return Partition(tuple(cuts), made.order)
+
+
+def cut_part(
+    layout: Layout,
+    region: Hyperslab,
+    rule: Rule,
+    limit_nbytes: int,
+    align: Sequence[int] = (),
+    most: int | None = None,
+) -> Partition:
+    """Cut a region as an array of its own by a rule, as `cut` does: of its own first element every
+    inner cut is as far as `align` says. The cuts are those of the array that it is a part of.
+    """
+    made = cut(replace(layout, shape=region.count), rule, limit_nbytes, align, most)
+    cuts = [
+        tuple(first + place for place in axis)
+        for first, axis in zip(region.start, made.cuts, strict=True)
+    ]
     return Partition(tuple(cuts), made.order)
 
 

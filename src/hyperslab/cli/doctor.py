@@ -212,8 +212,13 @@ def _asked(engine: str) -> State:
     try:
         engines.require(engine, EngineOptions(Path(), 1))
     except UsageError as error:
-        return State(engine, "not here", str(error))
+        return State(engine, "not here", _without_name(engine, error))
     return State(engine, "installed")
+
+
+def _without_name(engine: str, error: UsageError) -> str:
+    """Why an engine is not here, without its name, with which the line begins."""
+    return str(error).removeprefix(f"--engine {engine}: ")
 
 
 def _optional() -> dict[str, str]:
@@ -264,7 +269,7 @@ def _tried(engine: str) -> State:
                 pipeline, engine=engine, workers=workers, out=Path(folder) / "out", report=False
             )
     except UsageError as error:  # an extra, or Java, is missing: no fault of this installation
-        return State(engine, "not here", str(error))
+        return State(engine, "not here", _without_name(engine, error))
     except HyperslabError as error:
         return State(engine, "fails", str(error))
     except Exception as error:  # noqa: BLE001  # whatever the engine of a package raises

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hyperslab import workloads
-from hyperslab.cli.parse import parse_axes, parse_names, parse_shape
+from hyperslab.arrays.axes import Axis
+from hyperslab.cli.parse import parse_axes, parse_named_axes, parse_names
 from hyperslab.errors import UsageError
 from hyperslab.plan.function import refer
 from hyperslab.plan.pipeline import Fold, Pipeline
@@ -18,7 +19,7 @@ from hyperslab.plan.pipeline import Fold, Pipeline
 class Shape:
     """What the command line says of the arrays that a function returns, beside their dtype."""
 
-    drop_axis: tuple[int, ...] = ()
+    drop_axis: tuple[Axis, ...] = ()
     new_axis: Mapping[int, int] = field(default_factory=dict)
     outputs: tuple[str, ...] | None = None
 
@@ -26,7 +27,7 @@ class Shape:
     def parsed(cls, drop_axis: str | None, new_axis: str | None, outputs: str | None) -> Shape:
         """The same from what flags were given. Raises UsageError."""
         return cls(
-            parse_shape("--drop-axis", drop_axis),
+            parse_named_axes("--drop-axis", drop_axis),
             parse_axes("--new-axis", new_axis),
             parse_names(outputs),
         )

@@ -12,6 +12,7 @@ from typing import Any
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import (
     parse_duration,
+    parse_named_axes,
     parse_numbers,
     parse_rule,
     parse_shape,
@@ -21,6 +22,7 @@ from hyperslab.redaction import OPTION, is_private
 
 __all__ = [
     "parse_duration",
+    "parse_named_axes",
     "parse_numbers",
     "parse_rule",
     "parse_shape",

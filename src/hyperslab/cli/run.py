@@ -214,7 +214,8 @@ def run(
         str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.", rich_help_panel=BLOCKS)
     ] = None,
     axes_whole: Annotated[
-        str | None, Opt(help="Axes that are never cut, such as 0,1.", rich_help_panel=BLOCKS)
+        str | None,
+        Opt(help="Axes that are never cut, such as 0,1 or time.", rich_help_panel=BLOCKS),
     ] = None,
     stage_in: StageIn = "",
     stage_out: StageOut = "",
@@ -248,7 +249,10 @@ def run(
     ] = None,
     drop_axis: Annotated[
         str | None,
-        Opt(help="Axes of the block that the function drops, such as 3.", rich_help_panel=FUNCTION),
+        Opt(
+            help="Axes of the block that the function drops, such as 3 or time.",
+            rich_help_panel=FUNCTION,
+        ),
     ] = None,
     new_axis: Annotated[
         str | None,

@@ -3,7 +3,8 @@ voxels by their places (`image.hyperslab.sel`).
 
 The attribute `affine` is that of the whole image in its file, as 16 numbers row by row, since
 netCDF files hold no matrices; it stays as it is whatever is selected. Where the voxels of a part
-are, its coordinates say.
+are, its coordinates say. A coordinate of 4 x 4 could not say it: an array has no coordinates along
+dimensions that are not its own, so that `dataset.image` would be without it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import xarray
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import OF_SPACE, VOXELS, WORLD
 from hyperslab.errors import UsageError
-from hyperslab.formats.conventions.uncut import Uncut, affine_here, uncut_of
+from hyperslab.formats.conventions.uncut import AFFINE, Uncut, affine_here, uncut_of
 from hyperslab.formats.conventions.variables import Coordinate
 
 
@@ -89,6 +90,33 @@ class Placed:
             f" along {dim} is one of theirs: select voxels, as image.isel({numbered[0]}=30);"
             " numpy.linalg.inv(image.hyperslab.affine) @ (x, y, z, 1) says which lies at a place"
         )
+
+
+@xarray.register_dataset_accessor("hyperslab")
+class PlacedDataset:
+    """What hyperslab says of the images of a dataset."""
+
+    def __init__(self, dataset: xarray.Dataset) -> None:
+        self._dataset = dataset
+
+    @property
+    def affine(self) -> Array:
+        """(4, 4) float64: that of its image, or of its images where they have one place.
+
+        Raises UsageError for a dataset without an image, and for images in several places.
+        """
+        images = [one for one in self._dataset.data_vars.values() if AFFINE in one.attrs]
+        if not images:
+            raise UsageError("the dataset has no variable with an affine")
+        first, *others = [image.hyperslab.affine for image in images]
+        if not all(np.array_equal(first, other, equal_nan=True) for other in others):
+            names = ", ".join(str(image.name) for image in images)
+            raise UsageError(
+                f"the images of the dataset ({names}) lie in several places: ask one of them, as"
+                f" dataset['{images[0].name}'].hyperslab.affine"
+            )
+        found: Array = first
+        return found
 
 
 def _between(name: str, values: Array, wanted: slice) -> Array:

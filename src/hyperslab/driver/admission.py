@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import DoesNotFit
 from hyperslab.plan.compile import Budget, Plan
 from hyperslab.plan.task import Volume
-from hyperslab.units import show_bytes, show_count
+from hyperslab.units import enough_bytes, show_bytes, show_count
 
 JOURNAL_BYTES_PER_TASK = 2048
 RECORD_FILES = 20
@@ -26,14 +26,9 @@ RECORDS_NBYTES = RECORD_FILES * 4096
 CODECS_DIFFER = 2
 "One compression makes values no smaller than another does by more than this factor, as a rule."
 _SMALLER = {
-    "run": (
-        "smaller blocks (--block-shape, --partition bytes=...), fewer --workers, or more --memory"
-    ),
-    "convert": (
-        "fewer --workers, more --memory, or, where the new file has them, smaller --chunks or"
-        " --shards"
-    ),
-    "bids": "fewer --workers",
+    "run": "smaller blocks (--block-shape, --partition bytes=...)",
+    "convert": "smaller --chunks or --shards where the new file has them",
+    "bids": "",
 }
 _LARGER = {
     "run": "blocks, or --keep volume",
@@ -94,6 +89,11 @@ class Needs:
     "True when the planner chose the blocks, as small as saves memory."
     machine: Machine | None = None
     "None where tasks run on machines of others, or it is not known."
+
+    @property
+    def least_slots(self) -> int:
+        """Slots of a single worker, which share the memory however few workers there are."""
+        return max(1, self.budget.slots // max(1, self.workers))
 
     @property
     def at_a_time(self) -> int:
@@ -210,16 +210,54 @@ def _allocated(plan: Plan) -> int:
     return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
 
 
-def _less(needs: Needs, limit_nbytes: int) -> str:
-    """What makes each task need less memory than a limit, or allows it more."""
-    more = "fewer --workers, or more --memory"
-    if needs.halo is not None and needs.halo.bytes_alone > limit_nbytes:
-        if needs.machine is not None and needs.halo.bytes_alone > needs.machine.bytes_available:
-            return f"{needs.halo.remedy} {_HARDLY_LESS}"
-        return f"{needs.halo.remedy}, {more} {_HARDLY_LESS}"
+def _less_for_a_slot(needs: Needs) -> str:
+    """What makes each task need less memory than its slot has, or gives the slot more."""
+    budget = needs.budget
+    each = needs.bytes_peak * needs.least_slots
+    if each <= budget.memory_bytes:
+        more = ["fewer --workers", "more --memory"]
+    else:
+        more = [f"--memory {enough_bytes(needs.bytes_peak * budget.slots)} or more"]
+        if needs.workers > 1:
+            more.append(f"--workers 1 and --memory {enough_bytes(each)} or more")
+    if needs.verb == "bids":  # which has no --memory
+        more = ["fewer --workers"]
+    return _remedies(needs, budget.per_slot, more)
+
+
+def _less_for_the_machine(needs: Needs, machine: Machine) -> str:
+    """What makes the tasks that run at a time need less memory than the machine has."""
+    each = needs.bytes_peak * needs.least_slots + machine.interpreter_bytes // needs.workers
+    more = []
+    if needs.workers > 1 and each <= machine.bytes_available:
+        more.append("fewer --workers")
+    told = _remedies(needs, machine.bytes_available // needs.at_a_time, more)
+    if not told:
+        return f"a machine with more memory {_HARDLY_LESS}"
+    return told
+
+
+def _remedies(needs: Needs, limit_nbytes: int, more: Sequence[str]) -> str:
+    """What makes each task need less memory than a limit, and what gives it more, in words; ''
+    where nothing does.
+    """
+    halo = needs.halo
+    if halo is not None and halo.bytes_alone > limit_nbytes:
+        machine = needs.machine
+        if machine is not None and halo.bytes_alone > machine.bytes_available:
+            more = []
+        return f"{_either(halo.remedy, *more)} {_HARDLY_LESS}"
     if needs.is_automatic and needs.verb == "run":
-        return f"{more} {_HARDLY_LESS}"
-    return _SMALLER[needs.verb]
+        return f"{_either(*more)} {_HARDLY_LESS}" if more else ""
+    return _either(_SMALLER[needs.verb], *more)
+
+
+def _either(*remedies: str) -> str:
+    """Remedies of which one is enough, in words."""
+    *others, last = [remedy for remedy in remedies if remedy] or [""]
+    if not others:
+        return last
+    return f"{', '.join(others)}, or {last}"
 
 
 def admit(needs: Needs, out: Path) -> None:
@@ -230,16 +268,15 @@ def admit(needs: Needs, out: Path) -> None:
         raise DoesNotFit(
             f"a task needs {show_bytes(needs.bytes_peak)} of memory but its slot has "
             f"{show_bytes(needs.budget.per_slot)} ({show_bytes(needs.budget.memory_bytes)} for "
-            f"{show_count(needs.budget.slots, 'slot')}): use {_less(needs, needs.budget.per_slot)}"
+            f"{show_count(needs.budget.slots, 'slot')}): use {_less_for_a_slot(needs)}"
         )
     if needs.machine is not None and needs.all_bytes > needs.machine.bytes_available:
-        each = needs.machine.bytes_available // needs.at_a_time
         raise DoesNotFit(
             f"{show_count(needs.at_a_time, 'task')} at a time and their interpreters need"
             f" {show_bytes(needs.all_bytes)} of memory ({show_bytes(needs.tasks_bytes)} and"
             f" {show_bytes(needs.machine.interpreter_bytes)}) but this machine has"
             f" {show_bytes(needs.machine.bytes_available)} available: use"
-            f" {_less(needs, each)}"
+            f" {_less_for_the_machine(needs, needs.machine)}"
         )
     if needs.bytes_least > needs.disk_free:
         about = ""

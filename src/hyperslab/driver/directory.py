@@ -71,6 +71,10 @@ from hyperslab.storage.replacement import FOLDER
 
 STATUS = "status.json"
 "Record of a submission that its driver writes every second while tasks run."
+_SPARE = "spare.json.part"
+"Takes room that how a run ended is written to on a full disk; swept as a record that was begun."
+_SPARE_NBYTES = 8192
+"Two blocks of most file systems."
 LEAVE_LIMIT_S = 60.0
 "How long a resumed run waits for workers of the one before."
 PLAN = "plan.json"
@@ -240,6 +244,7 @@ class RunDirectory:
             (folder / part).mkdir(parents=True)
         fence.raise_fence(folder)
         save_record(folder / PLAN, plan)
+        (folder / _SPARE).write_bytes(os.urandom(_SPARE_NBYTES))
         return folder
 
     def folder_of(self, number: int) -> Path:
@@ -399,7 +404,9 @@ def end_workers(folder: Path) -> None:
 
 
 def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> None:
-    """Say what a submission is doing, for `hyperslab status`."""
+    """Say what a submission is doing, for `hyperslab status`; how it ended also on a full disk, in
+    room that was kept for this. Raises OSError.
+    """
     about = {
         "state": state,
         "pid": os.getpid(),
@@ -407,6 +414,8 @@ def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> Non
         "time": time.time(),
         **counts,
     }
+    if state != "running":
+        (folder / _SPARE).unlink(missing_ok=True)
     save_record(folder / STATUS, about)
 
 

@@ -23,6 +23,7 @@ from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import Tail
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
+from hyperslab.storage.full import free
 from hyperslab.units import show_seconds
 
 CANCEL_PATIENCE_S = 30.0
@@ -115,11 +116,21 @@ def _status_of(directory: RunDirectory, folder: Path) -> Status:
     if state == "running" and is_left and not alive and jobs is not None:
         is_known = jobs.are_there is not None
         why_stopped = _why_never(jobs, out)
-    if state == "died" and jobs is not None and jobs.is_detached:
-        why_stopped = detached.why_died(folder)
+    if state == "died":
+        why_stopped = _why_died(folder, jobs)
     why = (last.get("ended_early", ""), told, why_stopped, is_known)
     more = (last.get("time"), owner, tail.damaged, *why)
     return Status(state, last["tasks"], counted, reasons, *more)
+
+
+def _why_died(folder: Path, jobs: JobsLeft | None) -> str:
+    """Why a run has died, as far as anything says it."""
+    if jobs is not None and jobs.is_detached:
+        return detached.why_died(folder)
+    return (
+        "it ended without a word, as what is killed does, or a machine that goes down; its disk has"
+        f" {free(folder)}"
+    )
 
 
 def _why_never(jobs: JobsLeft, out: str | os.PathLike[str]) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Literal, ParamSpec, TypeVar, get_args
 
+from hyperslab.arrays.axes import Axis
 from hyperslab.arrays.partition import Rule
 from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs, require_messages
 from hyperslab.errors import UsageError, suggest, told_in_python
 from hyperslab.plan.keywords import taken_by
 from hyperslab.plan.settings import Granularity, Settings
-from hyperslab.plan.written import parse_rule, parse_size, written
+from hyperslab.plan.written import parse_rule, parse_size, written, written_axes
 from hyperslab.storage.location import local_folder
 from hyperslab.storage.staging import area
 
@@ -93,8 +94,8 @@ class Options:
     "Number of blocks, or one per axis."
     partition: InitVar[str | None] = None
     "auto, chunks, slabs or bytes=SIZE."
-    axes_whole: InitVar[str | int | Sequence[int] | None] = None
-    "Axes that are never cut."
+    axes_whole: InitVar[Axis | Sequence[Axis] | None] = None
+    "Axes that are never cut, by their numbers or names."
     task_timeout: InitVar[float | None] = None
     "Seconds after which a task's worker is stopped."
 
@@ -105,7 +106,7 @@ class Options:
         block_shape: str | Sequence[int] | None,
         blocks: str | int | Sequence[int] | None,
         partition: str | None,
-        axes_whole: str | int | Sequence[int] | None,
+        axes_whole: Axis | Sequence[Axis] | None,
         task_timeout: float | None,
     ) -> None:
         facts_of(self.engine)
@@ -122,7 +123,7 @@ class Options:
             written("--block-shape", block_shape),
             written("--blocks", blocks),
             partition,
-            written("--axes-whole", axes_whole),
+            written_axes("--axes-whole", axes_whole),
         )
         if any(text is not None for text in asked):
             object.__setattr__(self, "rule", parse_rule(*asked))

@@ -23,7 +23,7 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.products import Products
 from hyperslab.driver.replaced import made, may_go
 from hyperslab.driver.resume import Inherited
-from hyperslab.driver.series import with_whole_series
+from hyperslab.driver.series import numbered_rule, with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of, recorded
@@ -211,6 +211,7 @@ def _learned(pipeline: Pipeline, rule: Rule, tell: Tell) -> Lesson:
         return Lesson(pipeline)
     from hyperslab.driver.learning import learn
 
+    rule = numbered_rule(pipeline, rule)
     uncut = with_whole_series(pipeline, rule).axes_whole
     return learn(pipeline, rule.axes_whole, uncut, tell)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperslab.driver import resume, unseen
-from hyperslab.driver.directory import save_status
+from hyperslab.driver.directory import RunState, save_status
 from hyperslab.driver.haste import EndsEarly, Haste
 from hyperslab.driver.notices import Notices
 from hyperslab.driver.options import Options
@@ -217,6 +217,10 @@ class Rounds:
     def _say_running(self) -> None:
         self._saved_at = time.monotonic()
         save_status(self.folder, "running", self._counts())
+
+    def _say_ended(self, state: RunState, why_stopped: str, ended_early: str = "") -> None:
+        told = {"ended_early": ended_early, "why_stopped": why_stopped}
+        save_status(self.folder, state, {**self._counts(), **told})
 
     def _take_all(self, by_id: dict[int, Task], last: bool) -> None:
         for outcome in self.tail.poll():

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from hyperslab import engines
 from hyperslab.driver import beforehand, preindex, replaced, resume
 from hyperslab.driver.admission import admit
-from hyperslab.driver.directory import STATUS, RunState, save_status
+from hyperslab.driver.directory import STATUS, RunState
 from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.manifest import save_manifest
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
@@ -185,16 +185,14 @@ class Driver(Rounds):
             self._run_stages()
             self._require_ready_to_end()
             self._save_value()
+            self.state = "failed" if self.failures else "done"
+            if self.state == "done":
+                # nobody will go on with this run
+                shutil.rmtree(self._index_folder(), ignore_errors=True)
+            result = self._keep_records()
         except BaseException as reason:
             self._stopped(reason)
             raise
-        self.state = "done"
-        if self.failures:
-            self.state = "failed"
-        if self.state == "done":
-            # nobody will go on with this run
-            shutil.rmtree(self._index_folder(), ignore_errors=True)
-        result = self._keep_records()
         if result.ok:
             self.directory.sweep()
             self.directory.secure(self.folder)
@@ -261,10 +259,14 @@ class Driver(Rounds):
             self.state = "cancelled"
         elif isinstance(reason, HyperslabError):
             self.why_stopped = str(reason)
+        elif isinstance(reason, OSError):
+            self.why_stopped = why(reason, self.directory.root)
         try:
             self._keep_records()
         except OSError as error:
             reason.add_note(f"the records of the run could not be written: {error}")
+            with suppress(OSError):
+                self._say_ended(self.state, self.why_stopped)
 
     def _engine_options(self) -> EngineOptions:
         prepared = self.prepared
@@ -464,8 +466,7 @@ class Driver(Rounds):
             self.traffic,
             beforehand.found(self.of_input),
         )
-        why = {"ended_early": ended_early, "why_stopped": self.why_stopped}
-        save_status(self.folder, self.state, {**self._counts(), **why})
+        self._say_ended(self.state, self.why_stopped, ended_early)
         return Result(
             self.state,
             list(map(Output, self.products.there(outputs))),

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hyperslab.arrays.axes import is_time
+from hyperslab.arrays.axes import is_time, numbered
 from hyperslab.arrays.partition import Rule
 from hyperslab.plan.pipeline import Pipeline
 
 
 def with_whole_series(pipeline: Pipeline, rule: Rule) -> Rule:
     """The rule by which a pipeline is cut: that which is asked for, and the time axis whole where
-    the choice is ours.
+    the choice is ours. Raises UsageError.
     """
+    rule = numbered_rule(pipeline, rule)
     if rule.kind != "auto" or all(step.ref.is_ours for step in pipeline.steps):
         return rule
     source = pipeline.source.sources[0]
@@ -26,3 +27,13 @@ def with_whole_series(pipeline: Pipeline, rule: Rule) -> Rule:
         if is_time(source.dims, axis) and not pipeline.halo[axis]
     ]
     return replace(rule, axes_whole=tuple(dict.fromkeys((*rule.axes_whole, *axes))))
+
+
+def numbered_rule(pipeline: Pipeline, rule: Rule) -> Rule:
+    """The rule with the numbers of axes that it has the names of. Raises UsageError for names that
+    the axes of the source do not have.
+    """
+    if not rule.names_whole:
+        return rule
+    found = numbered("--axes-whole", rule.names_whole, pipeline.source.dims)
+    return replace(rule, axes_whole=(*rule.axes_whole, *found), names_whole=())

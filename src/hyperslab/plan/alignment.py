@@ -7,7 +7,9 @@ broadcast: its block is as long as the source's there, without taking memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -108,6 +110,8 @@ class Alignment:
         return resampling.needed(self.between, self._wanted(slab), self.shape[:SPACE])
 
 
+LOOKS = 100
+"Arrays of the source that are looked at when inputs are named, so that thousands cost no time."
 Row = tuple[Alignment | None, ...]
 "Alignment of each further input of a whole; None: it is read as the source is."
 
@@ -117,16 +121,28 @@ def align(pipeline: Pipeline) -> tuple[Row, ...]:
 
     Raises UsageError for inputs that do not fit: in number, in shape, in space.
     """
+    rows = list(_rows(pipeline))
+    if not any(alignment for row in rows for alignment in row):
+        return ()
+    return tuple(rows)
+
+
+def require_fitting_inputs(pipeline: Pipeline) -> None:
+    """Raise UsageError for further inputs that do not fit the source, by the headers of the first
+    arrays: a run looks at all, and says which files cannot be read.
+    """
+    with contextlib.suppress(FormatError):
+        for _ in itertools.islice(_rows(pipeline), LOOKS):
+            pass
+
+
+def _rows(pipeline: Pipeline) -> Iterator[Row]:
     others = {name: found for name, found in pipeline.inputs.items() if name != PRIMARY}
-    rows = []
     for index, whole in enumerate(pipeline.source.wholes):
         found = []
         for name, inputs in others.items():
             found.append(_align(pipeline, name, inputs, index, whole))
-        rows.append(tuple(found))
-    if not any(alignment for row in rows for alignment in row):
-        return ()
-    return tuple(rows)
+        yield tuple(found)
 
 
 def _align(

@@ -23,6 +23,8 @@ from hyperslab.units import show_count
 if TYPE_CHECKING:
     from hyperslab.blocks.gathering import Named
 
+ALIGNMENT = "hyperslab.plan.alignment"
+"Place of what looks whether further inputs fit, which is imported where there are some."
 WORKLOADS = "hyperslab.workloads"
 "Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
 
@@ -46,6 +48,12 @@ def gathered(
                 error.retell(said + error.sentence, error.resuming)
             raise
     return inputs
+
+
+def require_inputs_fit(pipeline: Any, others: Collection[str]) -> None:
+    """Raise UsageError for a pipeline whose further inputs do not fit its source."""
+    if others:
+        import_module(ALIGNMENT).require_fitting_inputs(pipeline)
 
 
 def is_built_in(function: Any) -> bool:

@@ -19,7 +19,7 @@ from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.errors import UsageError
-from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, Write
 from hyperslab.plan.promise import Promise
 
 
@@ -45,6 +45,10 @@ class Made:
     """Multiples that inner cuts of the whole keep to, per axis of the whole: merged voxels, and the
     chunks of files that several tasks write to.
     """
+    origin: tuple[int, ...] = ()
+    """First voxel in the whole of the region that it is made of, per axis of the whole; (): it is
+    made of all.
+    """
 
     @property
     def is_like_whole(self) -> bool:
@@ -58,7 +62,9 @@ class Made:
 
     def region_of(self, core: Hyperslab) -> Hyperslab:
         """The region of this array that a block of the whole becomes."""
-        start = [first // s for first, s in zip(core.start, self.scale, strict=True)]
+        origin = self.origin or (0,) * len(core.start)
+        inner = [first - o for first, o in zip(core.start, origin, strict=True)]
+        start = [first // s for first, s in zip(inner, self.scale, strict=True)]
         none = (0,) * self.of_whole.ndim
         return Hyperslab(self.of_whole.pick(start, none), self.shape_of(core.count))
 
@@ -157,19 +163,44 @@ def input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
 def _made(pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, dtype: DType) -> Made:
     scale = pipeline.scale
     source = pipeline.source.first(whole)
-    merged = [math.ceil(n / s) for n, s in zip(whole.shape, scale, strict=True)]
+    region = _volume_region(pipeline, whole)
+    shape = whole.shape
+    origin: tuple[int, ...] = ()
     header = whole.header
+    if region is not None:
+        shape = region.count
+        origin = region.start
+        header = header.for_slab(region)
+    merged = [math.ceil(n / s) for n, s in zip(shape, scale, strict=True)]
     scaling = None
     # whether one of several arrays still holds stored values, nobody says
     if not promise.name and _stays_stored(pipeline, source, dtype):
         header = replace(header, real=source.real)
         scaling = source.scaling
     if not axes.is_same(source.ndim):
-        header = header.with_axes(axes, whole.shape)
-    order = _order(source.axes, axes)
+        header = header.with_axes(axes, shape)
     return Made(
-        promise.name, axes.shape(merged), dtype, axes, order, scale, header, scaling, unit=scale
+        name=promise.name,
+        shape=axes.shape(merged),
+        dtype=dtype,
+        of_whole=axes,
+        axes=_order(source.axes, axes),
+        scale=scale,
+        header=header,
+        scaling=scaling,
+        unit=scale,
+        origin=origin,
     )
+
+
+def _volume_region(pipeline: Pipeline, whole: Whole) -> Hyperslab | None:
+    """The region of a whole that becomes a file of its own; None where blocks do, whose files say
+    where they lie in all of it.
+    """
+    is_volume = isinstance(pipeline.end, Write) and pipeline.end.keep == "volume"
+    if pipeline.region is None or not is_volume:
+        return None
+    return pipeline.region.within(whole)
 
 
 def _order(stored: Sequence[int], axes: Axes) -> tuple[int, ...]:

@@ -244,17 +244,21 @@ def compile_plan(
 
 def _cut(cutting: Cutting, blocks: BlockTasks, budget: Budget) -> tuple[int, tuple[Partition, ...]]:
     """The bound of the blocks, and the blocks: automatic ones are halved while their tasks need
-    more than the memory of a slot, and less than before.
+    more than the memory of a slot. Where none fit, they are those that need hardly more than
+    smaller ones.
     """
     limit, partitions = cutting.few(cutting.auto_limit(budget.slots, budget.per_slot))
     if cutting.rule.kind != "auto":
         return limit, partitions
     peak = blocks.largest_peak(partitions)
+    unfit: tuple[int, tuple[Partition, ...]] | None = None
     while peak > budget.per_slot:
         half, smaller = cutting.few(limit // 2)
         needed = blocks.largest_peak(smaller)
-        if needed > peak * LEAST_SHRINKAGE:
-            break
+        if unfit is None and needed > peak * LEAST_SHRINKAGE:
+            unfit = (limit, partitions)
+        if unfit is not None and (needed >= peak or half >= limit):
+            return _with_streams(cutting, blocks, budget, *unfit)
         limit, partitions, peak = half, smaller, needed
     return _with_streams(cutting, blocks, budget, limit, partitions)
 
@@ -310,17 +314,8 @@ def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
 
 def _require_region_fits(pipeline: Pipeline) -> None:
     """Raise UsageError for a region of a pipeline that needs all of its arrays."""
-    if pipeline.region is None:
-        return
-    asked = f"--region {pipeline.region.text}"
-    if isinstance(pipeline.end, Write) and pipeline.end.keep == "volume":
-        remedy = "say --keep blocks"
-        if pipeline.end.name:
-            remedy = f"name a directory instead of {pipeline.end.name}, and say --keep blocks"
-        raise UsageError(
-            f"{asked}: part of an array can only be written as a file per block: {remedy}"
-        )
-    if any(n > 1 for n in pipeline.scale):
+    if pipeline.region is not None and any(n > 1 for n in pipeline.scale):
+        asked = f"--region {pipeline.region.text}"
         raise UsageError(f"{asked} works only for functions that do not merge voxels")
 
 

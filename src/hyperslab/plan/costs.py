@@ -20,18 +20,21 @@ from hyperslab.plan.alignment import Row
 from hyperslab.plan.pipeline import Pipeline, Reduce, Write
 from hyperslab.plan.task import Job, Task, output_pieces
 
+_Kind = Hyperslab | tuple[int, ...]
+"A region, or its shape where no more than this matters."
+
 
 class ReadingCosts:
     """What reading takes, of the sources of a job.
 
     Where that depends on the shape of a region alone, each shape is looked at once: plans have many
-    tasks of few shapes.
+    tasks of few shapes. Else each region is: with a large halo, many tasks read the same.
     """
 
     def __init__(self, inputs: Mapping[str, tuple[ArraySource, ...]], values: Values) -> None:
         self._inputs = tuple(inputs.values())
         self._values = values
-        self._known: dict[tuple[int, int, tuple[int, ...]], _Cost] = {}
+        self._known: dict[tuple[int, int, _Kind], _Cost] = {}
         self._is_even: dict[tuple[int, int], bool] = {}
 
     def of(self, reads: Sequence[Sequence[Piece]]) -> tuple[int, int]:
@@ -51,9 +54,7 @@ class ReadingCosts:
         place = (number, piece.source)
         if place not in self._is_even:
             self._is_even[place] = reading.is_even(self._inputs[number][piece.source])
-        if not self._is_even[place]:
-            return self._looked_up(number, piece)
-        key = (*place, piece.slab.count)
+        key = (*place, _kind(piece.slab, self._is_even[place]))
         if key not in self._known:
             self._known[key] = self._looked_up(number, piece)
         return self._known[key]
@@ -64,6 +65,12 @@ class ReadingCosts:
         peak = reading.read_peak(source, piece.slab, self._values)
         result = piece.slab.size * source.dtype(self._values).itemsize
         return _Cost(nbytes, peak, result)
+
+
+def _kind(slab: Hyperslab, is_even: bool) -> _Kind:
+    if is_even:
+        return slab.count
+    return slab
 
 
 class _Cost(NamedTuple):
@@ -83,7 +90,7 @@ class Operations:
         self._job = job
         self._inputs = tuple(job.inputs.values())
         self._is_even = [all(map(reading.is_even, sources)) for sources in self._inputs]
-        self._reads: dict[tuple[int, int, tuple[int, ...]], int] = {}
+        self._reads: dict[tuple[int, int, _Kind], int] = {}
         self._writes: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def of(self, tasks: Iterable[Task]) -> tuple[int, int]:
@@ -98,9 +105,7 @@ class Operations:
 
     def _read(self, number: int, piece: Piece) -> int:
         source = self._inputs[number][piece.source]
-        if not self._is_even[number]:
-            return reading.read_operations(source, piece.slab)
-        key = (number, piece.source, piece.slab.count)
+        key = (number, piece.source, _kind(piece.slab, self._is_even[number]))
         if key not in self._reads:
             self._reads[key] = reading.read_operations(source, piece.slab)
         return self._reads[key]

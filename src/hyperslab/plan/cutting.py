@@ -12,6 +12,7 @@ from hyperslab.arrays.partition import (
     Partition,
     Rule,
     cut,
+    cut_part,
     cut_within,
     halvings,
     padded_nbytes,
@@ -80,7 +81,8 @@ class Cutting:
         """What a rule makes of an output: automatic blocks suit files that all tasks write to, of
         the one array that has the axes of its source.
         """
-        if rule.kind != "auto" or output is None or not output.volumes:
+        is_part = pipeline.region is not None
+        if rule.kind != "auto" or output is None or not output.volumes or is_part:
             return cls(pipeline, becoming, None, rule)
         are_alike = all(
             len(whole.outputs) == 1 and whole.main.is_like_whole and not whole.dropped
@@ -241,6 +243,8 @@ class Cutting:
         if self.pipeline.region is None:
             return cut(layout, rule, limit, becoming.unit, most)
         region = self.pipeline.region.within(self.pipeline.source.wholes[index])
+        if becoming.main.origin:
+            return cut_part(layout, region, rule, limit, becoming.unit, most)
         return cut_within(layout, region, rule, limit, most)
 
     def _size(self) -> int:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from hyperslab import formats
-from hyperslab.arrays.axes import Axes
+from hyperslab.arrays.axes import Axes, Axis
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
+from hyperslab.arrays.header import names_of
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
@@ -28,6 +29,7 @@ from hyperslab.plan.asked import (
     mapped,
     parameters,
     require_choice,
+    require_inputs_fit,
     require_of_write,
     require_writable,
     resampling_of,
@@ -216,10 +218,9 @@ class Pipeline:
 
         Arrays with affines have to lie in one space; `resample`, "nearest" or "linear", for all or
         by name, brings further inputs into the space of the first, as
-        `nibabel.processing.resample_from_to` does with order 0 and 1. `region` is the part
-        of every array that is worked on: "10:40,20:60,5:25" in voxels, as NumPy's slices, or
-        "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
-        URLs.
+        `nibabel.processing.resample_from_to` does with order 0 and 1. `region` is the part of every
+        array that is worked on: "10:40,20:60,5:25" in voxels, as NumPy's slices, or
+        "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are fsspec's. Raises UsageError.
         """
         require_choice("--values", values, get_args(Values))
         require_choice("--boundary", boundary, get_args(Boundary))
@@ -233,6 +234,7 @@ class Pipeline:
         object.__setattr__(self, "region", _region_of(region))
         notes = (*unreadable(inputs.values()), *unplaced(inputs.values()))
         object.__setattr__(self, "notes", notes)
+        require_inputs_fit(self, others)
 
     @property
     def source(self) -> SourceSet:
@@ -294,7 +296,7 @@ class Pipeline:
         scale: Sequence[int] | None = None,
         halo: int | Sequence[int] = 0,
         temporaries: float = 2.0,
-        drop_axis: int | Sequence[int] = (),
+        drop_axis: Axis | Sequence[Axis] = (),
         new_axis: NewAxis = (),
         outputs: NamedOutputs | None = None,
         **more: Any,
@@ -311,13 +313,13 @@ class Pipeline:
         step; a function may do that itself unless a later one has a halo, too. With two such steps,
         the second one's voxels beyond the array's edge are what the first one made of its own.
 
-        `drop_axis` names axes of the block that the result does not have: blocks are not cut along
-        them. `new_axis` are positions in the result of axes that the block does not have, of one
-        element, or position -> length. `outputs` names several arrays, which the function returns
-        as a tuple in this order or as a dict: ["slope", "t"], or {"slope": {"drop_axis": 3}, "fit":
-        {"dtype": "float32"}} where they differ. What is not said a run learns from a sample of
-        made-up numbers. Raises UsageError when the function cannot be sent to a worker, for a halo
-        and a scale in one pipeline, and for axes that are not there.
+        `drop_axis` are axes of the block that the result does not have, by number or by name, as
+        "time": blocks are not cut along them. `new_axis` are positions in the result of axes that
+        the block does not have, of one element, or position -> length. `outputs` names several
+        arrays, which it returns as a tuple in this order or as a dict: ["slope", "t"], or {"slope":
+        {"drop_axis": 3}, "fit": {"dtype": "float32"}} where they differ. What is not said a run
+        learns from a sample. Raises UsageError when the function cannot be sent to a worker, for a
+        halo and a scale in one pipeline, and for axes that are not there.
         """
         self._must_be_open("map")
         params = parameters(params, more)
@@ -335,7 +337,8 @@ class Pipeline:
                 " run the second over it"
             )
         named = dtype_name(dtype)
-        returns = promised(named, drop_axis, new_axis, outputs)
+        dims = names_of(self.axes[0], self.source.dims)
+        returns = promised(named, drop_axis, new_axis, outputs, dims)
         step = Step(refer(function, params), named, merged, around, temporaries, returns)
         extended = self.altered(steps=(*self.steps, step))
         require_fitting(extended)

@@ -15,12 +15,14 @@ from hyperslab.arrays.affines import (
     tolerance,
     voxel_sizes,
 )
+from hyperslab.arrays.axes import TIME, is_time, one_name
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.formats.table import facts_of
 
+_TIMES = frozenset(TIME)
 _LEAST_DEGREES = 0.05
 _REMEDY = (
     "use --resample nearest (masks, labels) or --resample linear, or give an input in the same"
@@ -46,8 +48,9 @@ class Pair:
         """Axis of the source that each of the input's lies along.
 
         Where both are placed by affines, axes of space lie along axes of space; those that are
-        lacking go by the names of axes, or else are the last or the first ones, as extents tell. So
-        do all axes of arrays that are not placed, where their formats name them.
+        lacking go by the names of axes, or else are time, wherever that is, or the last or the
+        first ones, as extents tell. So do all axes of arrays that are not placed, where their
+        formats name them.
         Raises UsageError for an input that has more axes, or could lie in two ways.
         """
         few = len(self.other.shape)
@@ -62,7 +65,7 @@ class Pair:
             return tuple(along[axis] for axis in range(few))
         if few == many:
             return self._reordered_axes() or tuple(range(many))
-        return self._named_axes() or self._axes_by_extent()
+        return self._named_axes() or self._axes_beside_time() or self._axes_by_extent()
 
     def _reordered_axes(self) -> tuple[int, ...]:
         """Axes of an input that has as many as the source, by their names, where the formats of
@@ -77,12 +80,23 @@ class Pair:
         return named
 
     def _named_axes(self) -> tuple[int, ...]:
-        names = self.source.dims
-        wanted = self.other_source.dims
+        names = list(map(one_name, self.source.dims))
+        wanted = list(map(one_name, self.other_source.dims))
         generic = all(name.startswith("dim_") for name in wanted)
         if generic or len(set(wanted)) < len(wanted) or not set(wanted) <= set(names):
             return ()
         return tuple(names.index(name) for name in wanted)
+
+    def _axes_beside_time(self) -> tuple[int, ...]:
+        """All axes of the source but time, for an input that has as many, none of which is time;
+        () where there is none, or extents do not agree.
+        """
+        names = self.source.dims
+        axes = tuple(axis for axis in range(len(names)) if not is_time(names, axis))
+        is_without = _TIMES.isdisjoint(self.other_source.dims)
+        if len(axes) != len(self.other.shape) or not is_without or not self._fits(axes):
+            return ()
+        return axes
 
     def _axes_by_extent(self) -> tuple[int, ...]:
         few = len(self.other.shape)

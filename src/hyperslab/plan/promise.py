@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.axes import Axes
+from hyperslab.arrays.axes import Axes, Axis, numbered
 from hyperslab.errors import UsageError
 
 NewAxis = int | Sequence[int] | Mapping[int, int]
@@ -76,12 +76,15 @@ PLAIN = (Promise(),)
 
 def promised(
     dtype: str | None,
-    drop_axis: int | Sequence[int],
+    drop_axis: Axis | Sequence[Axis],
     new_axis: NewAxis,
     outputs: Named | None,
+    dims: Sequence[str] = (),
 ) -> tuple[Promise, ...]:
-    """What a function is said to return. Raises UsageError."""
-    drop = _axes("--drop-axis", drop_axis)
+    """What a function is said to return for a block whose axes have these names. Raises
+    UsageError.
+    """
+    drop = _dropped(drop_axis, dims)
     new = _new_axes(new_axis)
     if outputs is None:
         return (Promise("", dtype, drop, new, dtype is not None),)
@@ -100,7 +103,7 @@ def promised(
             Promise(
                 name,
                 named,
-                _axes("--drop-axis", own.get("drop_axis", drop)),
+                _dropped(own.get("drop_axis", drop), dims),
                 _new_axes(own.get("new_axis", dict(new))),
                 named is not None,
             )
@@ -141,6 +144,10 @@ def _names(outputs: Named) -> list[str]:
         raise UsageError("--outputs: name at least one array")
     require_names(names)
     return names
+
+
+def _dropped(given: Axis | Sequence[Axis], dims: Sequence[str]) -> tuple[int, ...]:
+    return _axes("--drop-axis", numbered("--drop-axis", given, dims))
 
 
 def _axes(flag: str, given: int | Sequence[int]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
+from hyperslab.arrays.axes import Axis
 from hyperslab.arrays.partition import Rule
 
 Granularity = Literal["fused", "stepwise"]
@@ -47,5 +48,5 @@ class Settings(TypedDict, total=False):
     block_shape: str | Sequence[int] | None
     blocks: str | int | Sequence[int] | None
     partition: str | None
-    axes_whole: str | int | Sequence[int] | None
+    axes_whole: Axis | Sequence[Axis] | None
     task_timeout: float | None

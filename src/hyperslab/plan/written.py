@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
+from hyperslab.arrays.axes import Axis
 from hyperslab.arrays.partition import Rule
 from hyperslab.errors import UsageError
 
@@ -64,6 +66,18 @@ def parse_numbers(flag: str, text: str) -> tuple[int, ...]:
         raise UsageError(f"{flag} {text}: give whole numbers such as 64,64,64") from None
 
 
+def parse_named_axes(flag: str, text: str | None) -> tuple[Axis, ...]:
+    """Numbers and names of axes from '0,1' or 'time'; () where nothing was asked for."""
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if all(re.fullmatch(r"-?\d+(x-?\d+)*", part) for part in parts):
+        return parse_numbers(flag, text)
+    if not all(parts):
+        raise UsageError(f"{flag} {text}: give numbers or names of axes, such as 3 or time")
+    return tuple(int(part) if re.fullmatch(r"-?\d+", part) else part for part in parts)
+
+
 def parse_rule(
     block_shape: str | None, blocks: str | None, partition: str | None, axes_whole: str | None
 ) -> Rule:
@@ -72,24 +86,33 @@ def parse_rule(
     named = [flag for flag, text in given.items() if text is not None]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} are different ways to cut: give one of them")
-    whole = parse_shape("--axes-whole", axes_whole)
+    whole = parse_named_axes("--axes-whole", axes_whole)
+    rule = _parse_way(block_shape, blocks, partition)
+    return replace(
+        rule,
+        axes_whole=tuple(axis for axis in whole if isinstance(axis, int)),
+        names_whole=tuple(axis for axis in whole if isinstance(axis, str)),
+    )
+
+
+def _parse_way(block_shape: str | None, blocks: str | None, partition: str | None) -> Rule:
     if block_shape is not None:
-        return Rule("block-shape", parse_numbers("--block-shape", block_shape), whole)
+        return Rule("block-shape", parse_numbers("--block-shape", block_shape))
     if blocks is not None:
-        return Rule("blocks", parse_numbers("--blocks", blocks), whole)
-    return _parse_partition(partition, whole)
+        return Rule("blocks", parse_numbers("--blocks", blocks))
+    return _parse_partition(partition)
 
 
-def _parse_partition(text: str | None, whole: tuple[int, ...]) -> Rule:
+def _parse_partition(text: str | None) -> Rule:
     match text:
         case None | "auto":
-            return Rule(axes_whole=whole)
+            return Rule()
         case "chunks":
-            return Rule("chunks", axes_whole=whole)
+            return Rule("chunks")
         case "slabs":
-            return Rule("slabs", axes_whole=whole)
+            return Rule("slabs")
         case str() if text.startswith("bytes="):
-            return Rule("bytes", (parse_size("--partition", text, "bytes="),), whole)
+            return Rule("bytes", (parse_size("--partition", text, "bytes="),))
         case _:
             raise UsageError(f"--partition {text}: choose auto, chunks, slabs or bytes=SIZE")
 
@@ -102,6 +125,13 @@ def written(flag: str, value: str | int | Sequence[int] | None) -> str | None:
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
         raise UsageError(f"{flag}: {value!r} are not whole numbers")
     return ",".join(map(str, numbers))
+
+
+def written_axes(flag: str, value: Axis | Sequence[Axis] | None) -> str | None:
+    """The same for axes, of which some may be named: '0,time' of (0, 'time')."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return written(flag, value)
+    return ",".join(axis if isinstance(axis, str) else str(written(flag, axis)) for axis in value)
 
 
 def texts(given: str | Sequence[str]) -> tuple[str, ...]:

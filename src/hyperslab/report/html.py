@@ -58,6 +58,8 @@ GANTT_HINT = (
     " click a name in the legend to hide its bars. Hatched: lost attempts. Time counts from when"
     " the engine was ready; grey: its start-up."
 )
+RUNNING_HINT = "Slots busy at a time, by phase; dashed: all slots."
+THROUGHPUT_HINT = "Bytes read and written by all slots together"
 GRAPH_HINT = (
     "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is"
     " its own operator; the engine may join them again."
@@ -277,7 +279,7 @@ def _answer(trace: Trace, summary: Summary, answer: str, has_verdict: bool) -> s
         "utilisation": show_share(summary.utilisation),
     }
     cells = "".join(
-        f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>"
+        f"<div><b>{escape(value)}</b><span>{prose(label)}</span></div>"
         for label, value in tiles.items()
     )
     limited = verdict_html(verdict) if has_verdict else ""
@@ -311,12 +313,12 @@ def charts_html(trace: Trace) -> str:
     if device:
         line = f"dashed: what the device can do, {device}"
     return (
-        f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{GANTT_HINT}</p>\n<div'
-        ' id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n<h2>Running'
-        ' tasks</h2>\n<p class="hint">Slots busy at a time, by phase; dashed: all slots.</p>\n<div'
-        ' id="running"></div>\n<h2>Throughput</h2>\n<p class="hint">Bytes read and written by all'
-        f" slots together; {prose(line)}.</p>\n<div"
-        f' id="throughput"></div>\n{_embedded(trace)}\n</section>'
+        f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{prose(GANTT_HINT)}</p>\n'
+        '<div id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n'
+        f'<h2>Running tasks</h2>\n<p class="hint">{prose(RUNNING_HINT)}</p>\n'
+        '<div id="running"></div>\n<h2>Throughput</h2>\n'
+        f'<p class="hint">{prose(f"{THROUGHPUT_HINT}; {line}.")}</p>\n'
+        f'<div id="throughput"></div>\n{_embedded(trace)}\n</section>'
     )
 
 
@@ -389,7 +391,7 @@ def _totals(summary: Summary) -> str:
     if shares:
         bar = f'{_bar(shares)}\n<div class="key">{key}</div>\n'
     rows = "".join(
-        f'<tr><th>{escape(m.label)}</th><td class="value">{escape(m.value)}</td>'
+        f'<tr><th>{prose(m.label)}</th><td class="value">{escape(m.value)}</td>'
         f'<td class="definition">{escape(m.definition)}</td></tr>\n'
         for m in measures(summary)
     )
@@ -406,7 +408,7 @@ def _slowest(trace: Trace) -> str:
     longest = attempts[0].busy_s
     rows = "".join(_slow_row(attempt, longest) for attempt in attempts)
     heads = "".join(
-        f"<th>{name}</th>"
+        f"<th>{prose(name)}</th>"
         for name in ("task", "time", "of the median", "read, compute, write", "slot")
     )
     return (
@@ -437,7 +439,7 @@ def _graph(plan: Mapping[str, Any] | None, trace: Trace) -> str:
     if not plan:
         return ""
     return (
-        f'<section>\n<h2>Task graph</h2>\n<p class="hint">{GRAPH_HINT}</p>\n'
+        f'<section>\n<h2>Task graph</h2>\n<p class="hint">{prose(GRAPH_HINT)}</p>\n'
         f'<div class="wide">{graph_svg(plan, trace)}</div>\n</section>'
     )
 
@@ -463,7 +465,7 @@ def _memory(trace: Trace, summary: Summary) -> str:
     if len(peaks) > WORKERS_SHOWN:
         more = f" The {WORKERS_SHOWN} largest of {len(peaks)} workers."
     return (
-        f'<section class="memory">\n<h2>Memory</h2>\n<p class="hint">{hint}{more}</p>\n'
+        f'<section class="memory">\n<h2>Memory</h2>\n<p class="hint">{prose(hint + more)}</p>\n'
         f"<table>\n{rows}</table>\n</section>"
     )
 

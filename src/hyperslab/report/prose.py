@@ -19,10 +19,23 @@ WORDS = {
     "partition": "how an array is cut into blocks",
     "overhead": "time that a slot spends between its tasks: scheduling, sending, recording",
     "page cache": "memory in which the system keeps what was read from files",
+    "utilisation": "the share of the slots' time in which they ran tasks",
+    "throughput": "bytes that all slots together read and wrote, per second of the run",
+    "median": "what half of the tasks took less than",
+    "phase": "what a slot does for a task at a time: read, compute, or write",
+    "lane": "a row of the chart, of one slot",
+    "attempt": "one time that a task was tried",
+    "operator": "what an engine plans and runs as one piece of work",
+    "fused": "all steps of a block are one piece of work",
+    "stepwise": "each step of a block is a piece of work of its own",
+    "resident set": "the memory of a process that is in the machine's own, not on its disk",
     "GIL": "the lock that lets one thread of a Python process run at a time",
 }
 "What words mean that a reader of a page may not know; shown where the pointer rests on them."
-_WORD = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, WORDS))})(?=s?(?:&#x27;s?)?(?![\w-]))")
+_ANY_CASE = (*WORDS, *(word.capitalize() for word in WORDS if word.islower()))
+_WORD = re.compile(
+    rf"(?<![\w-])({'|'.join(map(re.escape, _ANY_CASE))})(?=s?(?:&#x27;s?)?(?![\w-]))"
+)
 _FLAG = re.compile(r"(?<![\w-])--?[a-z][\w-]*(?:[ =](?:\d[\w.,x]*|[A-Z]+\b))?")
 
 
@@ -35,9 +48,16 @@ def prose(text: str) -> str:
         if word in told:
             return word
         told.add(word)
-        return f'<abbr title="{escape(WORDS[word])}">{word}</abbr>'
+        return f'<abbr title="{escape(meaning(word))}">{word}</abbr>'
 
     return whole_flags(_WORD.sub(explained, escape(text)))
+
+
+def meaning(word: str) -> str:
+    """What a word means, also at the beginning of a sentence."""
+    if word in WORDS:
+        return WORDS[word]
+    return WORDS[word.lower()]
 
 
 def whole_flags(html: str) -> str:

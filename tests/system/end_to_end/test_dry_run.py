@@ -232,13 +232,16 @@ def test_too_little_memory_is_refused_with_the_remedy(
         "1MB",
         "--blocks",
         "1",
+        "--workers",
+        "2",
         *flags,
     )
     assert done.code == 2
     assert re.fullmatch(
         r"hyperslab: a task needs \S+ MB of memory "
         r"but its slot has \S+ [kM]?B \(1\.00 MB for \d+ slots?\): "
-        r"use smaller blocks \(.*\), fewer --workers, or more --memory\n",
+        r"use smaller blocks \(.*\), --memory \S+MB or more, or --workers 1 and --memory \S+MB or"
+        r" more\n",
         done.err,
     )
     assert "fits" not in done.out
@@ -264,13 +267,28 @@ def test_the_remedy_works(image: Path, tmp_path: Path) -> None:
     assert call(*command, "--memory", f"{needed * 0.98:.0f}").code == 2
 
 
+def test_advice_that_names_a_size_is_enough(image: Path, tmp_path: Path) -> None:
+    command = ("run", "increment", image, "-o", tmp_path / "out", "--dry-run")
+    for flags in (["--memory", "10"], ["--memory", "1MB", "--blocks", "2"]):
+        refused = call(*command, *flags, "--workers", "3").err
+        size, size_of_one = re.findall(r"--memory ([\d.]+[kM]?B) or more", refused)
+        assert "fewer --workers" not in refused
+        assert call(*command, *flags, "--workers", "3", "--memory", size).code == 0
+        assert call(*command, *flags, "--workers", "1", "--memory", size_of_one).code == 0
+    one_fits = ("--memory", "60MB", "--blocks", "1", "--workers", "3")
+    assert (
+        "use smaller blocks (--block-shape, --partition bytes=...), fewer --workers, or more"
+        in (call(*command, *one_fits).err)
+    )
+
+
 @each_value("both halos, with and without blocks")
 @pytest.mark.parametrize("blocks", [[], ["--blocks", "5x5x5"]])
 @pytest.mark.parametrize(
     ("halo", "remedy"),
     [
         (9_000, "a smaller --halo"),
-        (60, "a smaller --halo, fewer --workers, or more --memory"),
+        (60, r"a smaller --halo, or --memory \d[\d.]*MB or more"),
     ],
 )
 def test_a_halo_that_is_nearly_all_of_a_task_is_to_be_smaller(
@@ -281,7 +299,7 @@ def test_a_halo_that_is_nearly_all_of_a_task_is_to_be_smaller(
     command = ("run", f"{function}:own", image, "-o", tmp_path / "out", "--dry-run")
     flags = ("--workers", "1", "--memory", "20MB", "--dtype", "u2")
     refused = call(*command, *flags, *blocks, "--halo", halo).err
-    assert refused.endswith(f": use {remedy} (smaller blocks would hardly need less)\n")
+    assert re.search(f": use {remedy} \\(smaller blocks would hardly need less\\)\n$", refused)
     voxel = call(*command, *flags, "--block-shape", "20,20,20", "--halo", halo).err
     assert "a task needs" in voxel, "smaller blocks are no remedy"
     assert call(*command, *flags, "--blocks", "5x5x5", "--halo", "2").code == 0

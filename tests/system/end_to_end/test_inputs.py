@@ -429,7 +429,55 @@ def test_axes_of_arrays_without_a_place_go_by_their_names(
 def test_a_mask_whose_axes_have_no_names_and_another_order_is_told_so(
     shape: tuple[int, ...],
 ) -> None:
-    pipeline = hyperslab.Pipeline(np.ones((4, 5, 6, 7)), mask=np.ones(shape))
-    pipeline = pipeline.map(lambda block, mask: block * mask)
     with pytest.raises(UsageError, match="its axes seem to be in another order than the source's"):
-        pipeline.compute(engine="serial")
+        hyperslab.Pipeline(np.ones((4, 5, 6, 7)), mask=np.ones(shape))
+
+
+def test_an_input_elsewhere_is_refused_where_it_is_named(tmp_path: Path) -> None:
+    path = elsewhere(tmp_path, ANATOMICAL)
+    with pytest.raises(
+        UsageError, match=r"the input 't1' has shape .* and lies elsewhere"
+    ) as raised:
+        hyperslab.Pipeline(ANATOMICAL, t1=path)
+    first, second, *_ = raised.value.__notes__
+    assert first.strip().startswith(f"{path} reaches from (")
+    assert second.strip().startswith("the source reaches from (")
+    assert first.endswith(" mm")
+    assert second.endswith(" mm")
+    resampled = hyperslab.Pipeline(ANATOMICAL, t1=path, resample="nearest")
+    assert set(resampled.inputs) == {"", "t1"}
+
+
+@pytest.mark.parametrize("names", ["tzyx", "ztyx", "zytx", "zyxt"])
+def test_an_array_without_names_goes_beside_time_wherever_that_is(
+    tmp_path: Path, names: str
+) -> None:
+    rng = np.random.default_rng(4)
+    values = rng.integers(1, 999, (4, 4, 4, 4))  # extents do not tell time from space
+    mask = rng.integers(0, 2, (4, 4, 4), dtype="u1")
+    source = named(tmp_path / "values.h5", values, names)
+    pipeline = hyperslab.Pipeline(source, mask=mask).map(lambda block, mask: block * mask)
+    found = pipeline.compute(engine="serial", blocks="2x2x1x1")
+    assert np.array_equal(found, values * np.expand_dims(mask, names.index("t")))
+
+
+def test_axes_of_a_minc_series_are_dropped_by_their_names(tmp_path: Path) -> None:
+    source = DATA / "minc" / "minc2-4d-d.mnc"
+    series = image_of(source)  # (time, x, y, z); its affine is for x, y, z
+    mean = np.asarray(series.dataobj).mean(axis=0)
+    averaged = hyperslab.Pipeline(source).map(lambda block: block.mean(axis=0), drop_axis="time")
+    hyperslab.run(averaged.write(tmp_path / "mean.nii"), engine="serial", trial=False)
+    made = image_of(tmp_path / "mean.nii")
+    np.testing.assert_allclose(np.asarray(made.dataobj), mean)
+    np.testing.assert_allclose(made.affine, series.affine, rtol=1e-6)
+    with pytest.raises(UsageError, match=r"volume.?: the array has no axis of this name, but"):
+        averaged.map(lambda block: block.mean(axis=0), drop_axis="volume")
+
+
+def test_axes_are_kept_whole_by_their_names(tmp_path: Path) -> None:
+    source = named(tmp_path / "a.h5", np.ones((4, 4, 4)), "txy")
+    pipeline = hyperslab.Pipeline(source).map(lambda block: block).write(tmp_path / "out", "h5")
+    plan = hyperslab.prepare(pipeline, hyperslab.Options(blocks="4", axes_whole="time")).plan
+    assert {task.core.count[0] for task in plan.tasks} == {4}
+    with pytest.raises(UsageError, match=r"volume.?: the array has no axis of this name, but"):
+        hyperslab.prepare(pipeline, hyperslab.Options(axes_whole=["volume"]))

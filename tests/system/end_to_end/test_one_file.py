@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hyperslab
-from tests.system.end_to_end.command import ANATOMICAL, call, outputs, succeed, values_of
+from tests.system.end_to_end.command import (
+    ANATOMICAL,
+    FUNCTIONAL,
+    call,
+    image_of,
+    outputs,
+    save,
+    succeed,
+    values_of,
+)
 
 pytestmark = pytest.mark.usefixtures("on_threads")
 
@@ -96,15 +106,53 @@ def test_a_directory_may_have_such_a_name(tmp_path: Path) -> None:
     assert len(outputs(tmp_path / "converted.v2")) == 1
 
 
-def test_what_a_refused_region_advises_is_taken(tmp_path: Path) -> None:
-    given = ("run", "increment", ANATOMICAL, "--region", "3:9,4:20,:", *SERIAL)
-    refused = call(*given, "-o", tmp_path / "made.nii")
-    assert refused.code == 2
-    assert "name a directory instead of made.nii, and say --keep blocks" in refused.err
-    succeed(*given, "-o", tmp_path / "made", "--keep", "blocks")
-    (made,) = outputs(tmp_path / "made")
-    expected = values_of(ANATOMICAL)[3:9, 4:20] + 1
-    assert np.array_equal(values_of(made), expected)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("roi.nii.gz", ["--blocks", "2x2x1"]),
+        ("roi.nii", []),
+        ("roi.h5", ["--chunks", "4,4,4", "--blocks", "2x2x2"]),
+    ],
+)
+def test_a_region_is_one_volume_where_it_lay(tmp_path: Path, name: str, more: list[str]) -> None:
+    out = tmp_path / name
+    region = ("--region", "3:9,5:20,:-2")
+    succeed("run", "increment", ANATOMICAL, "-o", out, *region, *more, *SERIAL)
+    expected: Any = image_of(ANATOMICAL).slicer[3:9, 5:20, :-2]
+    made: Any = hyperslab.open(out)
+    assert made.shape == expected.shape
+    assert np.array_equal(made[...], np.asarray(expected.dataobj) + 1)
+    np.testing.assert_allclose(made.source.header.affine, expected.affine, rtol=1e-6)
+    if name != "roi.h5":
+        np.testing.assert_allclose(image_of(out).affine, expected.affine, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("image", "region", "axis"),
+    [(ANATOMICAL, np.s_[2:9, 3:17, 1:20], 2), (FUNCTIONAL, np.s_[2:9, 3:17, 1:, 4:15], 3)],
+)
+def test_a_region_without_an_axis_is_what_its_own_file_becomes(
+    tmp_path: Path, image: Path, region: tuple[slice, ...], axis: int
+) -> None:
+    whole: Any = image_of(image)
+    part = save(tmp_path / "part.nii", values_of(image)[region], whole.slicer[region].affine)
+    found: list[tuple[Any, Any]] = []
+    for source, asked in ((part, None), (image, region)):
+        out = tmp_path / f"map_{len(found)}.nii"
+        pipeline = hyperslab.Pipeline(source, region=asked, values="stored")
+        averaged = pipeline.map(lambda block: block.max(axis=axis), drop_axis=axis, dtype="int16")
+        hyperslab.run(averaged.write(out), engine="serial", blocks="2", report=False)
+        made: Any = image_of(out)
+        found.append((made.dataobj.get_unscaled(), made.affine))
+    (own, own_affine), (cut, cut_affine) = found
+    assert np.array_equal(own, cut)
+    np.testing.assert_allclose(own_affine, cut_affine, rtol=1e-6)
+
+
+def test_a_region_is_computed_in_memory() -> None:
+    values = np.arange(120.0).reshape(4, 5, 6)
+    pipeline = hyperslab.Pipeline(values, region="1:3,2:,:5").map(lambda block: -block)
+    assert np.array_equal(pipeline.compute(engine="serial", blocks="4"), -values[1:3, 2:, :5])
 
 
 @pytest.mark.parametrize("name", ["new/deep/out", "new/one.nii", "new/deep/one.nii.gz"])

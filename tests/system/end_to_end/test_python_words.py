@@ -19,7 +19,7 @@ from tests.system.end_to_end.command import ANATOMICAL
 REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda _: hyperslab.Options(memory="5XB"), "^memory='5XB': give a positive size"),
     (lambda _: hyperslab.Options(blocks="3q"), "^blocks='3q': give whole numbers"),
-    (lambda _: hyperslab.Options(axes_whole=(0, "1")), "^axes_whole: .* not whole numbers"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Options(axes_whole=(0, 1.5)), "^axes_whole: .* not whole numbers"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Options(blocks=3, block_shape=(1, 2)), "^block_shape and blocks are"),
     (lambda _: hyperslab.Options(engine="dsk"), "^engine dsk: choose one of serial, "),
     (lambda _: hyperslab.Options(workers=0), "^workers=0: give 1 or more"),

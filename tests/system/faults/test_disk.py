@@ -66,7 +66,10 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         assert all(
             path.name.startswith("in_") and load(path).shape == (16, 16, 1) for path in finished
         )
-        assert program("status", out, inside=disk.inside).returncode == 1
+        told = program("status", out, inside=disk.inside)
+        assert told.returncode == 1
+        assert "state      stopped\n" in told.stdout
+        assert "No space left on device" in told.stdout.split("because ")[1]
         disk.remount(f"size={64 * MIB}")
         done = program(*arguments, "--resume", inside=disk.inside)
         assert done.returncode == 0, done.stderr

@@ -34,8 +34,9 @@ FIELDS = "%i|%T|%r|%N|%V|%S|%e"
 ACCOUNTED = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
 "The same of `sacct`."
 GET = (
-    "run it where jobs are submitted, such as on a login node, or install Slurm's commands with"
-    " your cluster's slurm.conf (Debian package slurm-client)"
+    "without a cluster you need none; on a cluster, run it where jobs are submitted, such as on a"
+    " login node, or install Slurm's commands (Debian package slurm-client) with your cluster's"
+    " slurm.conf"
 )
 "What to do where they are not installed."
 FORGOTTEN = "FORGOTTEN"
@@ -288,7 +289,9 @@ def _call(
             check=False,
         )
     except FileNotFoundError:
-        raise Unanswered(f"there is no {line[0]} here, which is a command of Slurm's") from None
+        raise Unanswered(
+            f"there is no {line[0]} here, a command of Slurm, the batch system of clusters"
+        ) from None
     except subprocess.TimeoutExpired:
         raise Silent(f"{line[0]} got no answer within {limit_s:.0f} s") from None
     if done.returncode:

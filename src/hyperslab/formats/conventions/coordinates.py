@@ -54,25 +54,39 @@ def space_of(header: Header, dims: Sequence[str]) -> tuple[Array | None, tuple[i
     return header.affine, tuple(axis for axis in header.space if axis < len(dims))
 
 
-def _in_space(
-    header: Header, affine: Array, axes: Mapping[int, tuple[str, int]]
-) -> dict[int, Coordinate]:
-    """Coordinates of the axes of space, of which the names and extents are given.
+def names_in_space(affine: Array, dims: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
+    """Names of the axes of space of an image, of which the names and extents are given.
 
     Axes that are numbered keep their letters, in whichever order these come.
     """
-    found = {}
-    along = directions(affine, [extent for _, extent in axes.values()])
-    for column, (axis, (name, extent)) in enumerate(axes.items()):
-        voxels = np.arange(extent)
-        to = along[column]
-        if to is None:
-            letter = name if name in VOXELS else VOXELS[column]
-            found[axis] = Coordinate(letter, voxels, {"long_name": VOXEL_NUMBER})
+    found = []
+    for column, to in enumerate(directions(affine, shape)):
+        if to is not None:
+            found.append(WORLD[to])
+        elif dims[column] in VOXELS:
+            found.append(dims[column])
         else:
+            found.append(VOXELS[column])
+    return tuple(found)
+
+
+def _in_space(
+    header: Header, affine: Array, axes: Mapping[int, tuple[str, int]]
+) -> dict[int, Coordinate]:
+    """Coordinates of the axes of space, of which the names and extents are given."""
+    found = {}
+    dims = [name for name, _ in axes.values()]
+    names = names_in_space(affine, dims, [extent for _, extent in axes.values()])
+    for column, (axis, (_, extent)) in enumerate(axes.items()):
+        voxels = np.arange(extent)
+        name = names[column]
+        if name in VOXELS:
+            found[axis] = Coordinate(name, voxels, {"long_name": VOXEL_NUMBER})
+        else:
+            to = WORLD.index(name)
             places = affine[to, column] * voxels + affine[to, 3]
             said = {"units": _unit(header), "long_name": TOWARDS[to], "axis": "XYZ"[to]}
-            found[axis] = Coordinate(WORLD[to], places, said)
+            found[axis] = Coordinate(name, places, said)
     return found
 
 

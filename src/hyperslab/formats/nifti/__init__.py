@@ -13,6 +13,8 @@ indexed it, it is entered in the middle instead.
 - geometry: a block's file puts its voxels at the parent's millimetres, by sform and by qform,
   within 0.001 mm or 8 roundings of float32, whichever is larger
   (`tests/formats/test_nifti_geometry.py`)
+- names of axes: x, y, z say where an axis runs, whichever place it has in the file; i, j, k are
+  those that run between them (`tests/formats/test_nifti_geometry.py`)
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import Header
+from hyperslab.arrays.header import FIRST, Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArrayInfo, ArraySource, ChunkTable, Codec
 from hyperslab.errors import FormatError
+from hyperslab.formats.conventions.coordinates import names_in_space
 from hyperslab.formats.identity import Identity, identify, identify_remote
 from hyperslab.formats.nifti import ending
 from hyperslab.formats.nifti.header import (
@@ -121,7 +124,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         name="",
         format="nifti",
         shape=shape,
-        dims=DIMS[: len(shape)],
+        dims=_dims(base_affine, shape),
         axes=tuple(reversed(range(len(shape)))),
         stored=stored,
         real=real,
@@ -263,6 +266,13 @@ def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> Chun
         nbytes=np.full(rows, nbytes, dtype=np.int64),
         mask=np.zeros(rows, dtype=np.int64),
     )
+
+
+def _dims(affine: Array, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of the axes: those of space by where they run, as in xarray."""
+    numbered = DIMS[: len(shape)]
+    in_space = names_in_space(affine, numbered, shape[: len(FIRST)])
+    return (*in_space, *numbered[len(in_space) :])
 
 
 def _reason(path: str, compressed: bool, nbytes: int) -> str:

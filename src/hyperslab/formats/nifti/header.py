@@ -26,6 +26,7 @@ NiftiHeader: TypeAlias = Any
 "A nibabel Nifti1Header or Nifti2Header, whose methods carry no types."
 
 DIMS = ("x", "y", "z", "t", "u", "v", "w")
+"Names of the axes of an image whose first three run along x, y and z."
 LARGEST_NIFTI1_AXIS = 32767
 TIME_UNIT = 8
 """The smallest code of a unit of time (NIfTI-1 standard, xyzt_units): those of space are added to

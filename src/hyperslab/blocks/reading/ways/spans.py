@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES, SpanPlan, pieces, plan_spans
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.positioned import OpenFile, read_region
 from hyperslab.blocks.reading.ways.chunks import Local, pieces_of, table_of
+
+_KEPT_PLANS = 4096
+"Parts of chunks whose plans are kept."
 
 
 class Spans(Local):
@@ -48,4 +53,10 @@ class Spans(Local):
 def _plans(source: ArraySource, region: Hyperslab) -> list[SpanPlan]:
     shape = table_of(source).chunk_shape
     item = source.stored.itemsize
-    return [plan_spans(shape, piece.part, item) for piece in pieces_of(source, region)]
+    return [_plan(shape, piece.part, item) for piece in pieces_of(source, region)]
+
+
+@functools.lru_cache(maxsize=_KEPT_PLANS)
+def _plan(shape: tuple[int, ...], part: Hyperslab, itemsize: int) -> SpanPlan:
+    """The plan for a part of a chunk: many regions take chunks whole, or the same part of them."""
+    return plan_spans(shape, part, itemsize)
