@@ -18,7 +18,9 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.apps.surroundings import surrounded
+from hyperslab.apps.surroundings import Asked, surrounded, surrounded_together
+from hyperslab.apps.together import holds_several, named_apart, no_place, require_room
+from hyperslab.apps.variables import Chosen, variables_of
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space
@@ -107,25 +109,30 @@ def _drafted(
     path = os.fspath(dest)
     name = os.path.basename(path) if formats.is_file_name(path) else ""
     _check(path, name, wanted)
-    kind = wanted.kind or _kind(bool(name), wanted.axis)
-    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options, tell)
+    found = None
+    if name and wanted.kind is None and wanted.axis is None and not isinstance(source, SourceSet):
+        found = variables_of(source)
+    sources = _gathered(source, path, wanted, found, tell)
     _require_elsewhere(sources, source, path)
-    if name and len(sources.wholes) > 1:
-        raise UsageError(
-            f"{path}: {len(sources.wholes)} arrays cannot become one file: give --sources or name a"
-            " directory"
-        )
+    is_found = found is not None and holds_several(path)
+    are_together = bool(name) and (is_found or len(sources.wholes) > 1)
+    if are_together:
+        require_room(path, wanted.encoding, sources)
     written = _format(path, name, wanted.format, sources)
     sources = _in_order(sources, written)
     carried = tuple(_carried(wanted.encoding, written, sources, whole) for whole in sources.wholes)
-    sources, left = surrounded(sources, written)
+    if are_together:
+        carried = named_apart(sources, carried)
+        sources, left = surrounded_together(sources, written, found.asked if found else Asked())
+    else:
+        sources, left = surrounded(sources, written)
     values, notes = _values(wanted, written, sources, carried)
     pipeline = Pipeline(sources, values=values)
     if wanted.dtype is not None:
         named = _dtype_name(wanted.dtype, sources)
         pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
     folder = os.path.dirname(os.path.abspath(path)) if name else path
-    each = carried if len(set(carried)) > 1 else ()
+    each = carried if len(set(carried)) > 1 or are_together else ()
     pipeline = pipeline.write(
         folder,
         written,
@@ -134,8 +141,26 @@ def _drafted(
         grid=wanted.grid,
         name=name,
         encodings=each,
+        are_together=are_together,
     )
     return _Draft(pipeline, (*notes, *left))
+
+
+def _gathered(
+    source: Named | Sequence[Named] | SourceSet,
+    path: str,
+    wanted: Wanted,
+    found: Chosen | None,
+    tell: Tell,
+) -> SourceSet:
+    """The arrays that are converted: those of one file that were found, or all that is named."""
+    if found is not None and (holds_several(path) or len(found.arrays) == 1):
+        return gather(list(found.urls), "independent", tell=tell)
+    kind = wanted.kind or _kind(formats.is_file_name(path), wanted.axis)
+    try:
+        return gather(source, kind, wanted.axis or 0, None, wanted.storage_options, tell)
+    except UsageError as error:
+        raise no_place(path, source, found, error) from error
 
 
 def _check(path: str, name: str, wanted: Wanted) -> None:

@@ -166,6 +166,8 @@ class Write:
     """Encodings of the arrays of keep='volume', where they are not the same for all; (): as
     `encoding` says.
     """
+    are_together: bool = False
+    "All arrays of keep='volume' go to the file `name`, by the names of their encodings."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,7 +43,7 @@ from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, i
 from hyperslab.formats.zarr import metadata as zarr_metadata
 from hyperslab.formats.zarr import remote
 from hyperslab.formats.zarr.metadata import Node, chunk_files
-from hyperslab.formats.zarr.sinks import beside, create, sink, write_region
+from hyperslab.formats.zarr.sinks import beside, create, sink, together, write_region
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.folder import fetch, state
 from hyperslab.storage.remote.objects import Answer
@@ -56,6 +56,7 @@ __all__ = [
     "open",
     "read_reference",
     "sink",
+    "together",
     "write_region",
 ]
 

@@ -110,19 +110,31 @@ def sink(
     return made
 
 
+def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
+    """The same arrays in one store. Raises UsageError for one that is the store itself."""
+    path = sinks[0].path
+    if not all(sink.encoding.name for sink in sinks):
+        raise UsageError(f"{path}: each of several arrays of a store needs a name")
+    return tuple(replace(sink, members=tuple(sinks)) for sink in sinks)
+
+
 def create(sink: ArraySink, path: str) -> None:
     """Make the directory `path` with the metadata documents, of groups above the array too, and the
     coordinates beside it. Raises OSError.
     """
-    others = beside(sink)
+    others = {}
+    for member in sink.in_file:
+        others |= {one.encoding.name: (one, values) for one, values in beside(member)}
+    for member in sink.in_file:
+        others.pop(member.encoding.name, None)
     documents: Documents = {}
-    for described in (sink, *(one for one, _ in others)):
+    for described in (*sink.in_file, *(one for one, _ in others.values())):
         documents |= documents_of(described, _attributes(described))
     for name, said in with_copies(documents).items():
         file = Path(path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(said, indent=2, allow_nan=False), encoding="utf-8")
-    for one, values in others:
+    for one, values in others.values():
         write_region(one, path, Hyperslab.full(one.shape), values)
 
 

@@ -167,7 +167,7 @@ class Form:
 
         Raises OSError, FormatError where it cannot be read.
         """
-        return checksums.of_region_at(partial, slab) != written.checksum
+        return checksums.of_region_at(partial, slab, sink.array_name) != written.checksum
 
     def is_copied(self, sink: ArraySink, partial: str) -> bool:
         """Whether bytes are on disk twice for a while."""
