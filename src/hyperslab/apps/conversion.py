@@ -62,7 +62,8 @@ class Wanted:
     kind: Kind | None = None
     """Way in which several files belong together: 'mosaic' (one array by their affines),
     'concatenated' (one along `axis`) or 'independent'; None: concatenated if there is an axis, else
-    a mosaic in a file and independent in a directory.
+    a mosaic in a file and independent in a directory. Several arrays of one file are independent in
+    a file that holds several.
     """
     axis: int | None = None
     "Axis along which files are joined; None: 0 where they are concatenated."
@@ -250,6 +251,8 @@ def convert(
 ) -> Result:
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
+    A file of several variables, PATH::/GROUP, or a list of PATH::DATASET of one file become several
+    arrays of one file, where `dest` is a name of a format that holds several (.h5, .nc, .zarr).
     `format` to `storage_options` are fields of `hyperslab.apps.conversion.Wanted`, `settings` those
     of Options (engine, workers, threads, memory, overwrite, ...) where that is left
     out. What goes to a URL is made in the directory for temporary files (TMPDIR) first, see

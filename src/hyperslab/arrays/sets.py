@@ -295,7 +295,9 @@ def mosaic(
     """
     _require_same_ndim(sources)
     if origins is None and len(sources) > 1:
-        made = mosaic(sources, _origins_from_affines(sources), stem_of)
+        found = _origins_from_affines(sources)
+        _require_places(sources, found)
+        made = mosaic(sources, found, stem_of)
         _require_complete(sources, made.wholes[0].shape)
         return made
     if origins is None:
@@ -432,7 +434,7 @@ def _require_exact_cover(
     low = np.array([box.bounds[0] for box in boxes])
     high = np.array([box.bounds[1] for box in boxes])
     if overlap := _overlap(low, high):
-        one, other = (sources[i].url for i in sorted(overlap))
+        one, other = (sources[i].label for i in sorted(overlap))
         raise UsageError(
             f"the blocks {one} and {other} overlap: each voxel must come once (where headers do not"
             " say where blocks lie, a list of 'path,dataset,origin' in a .txt file does)"
@@ -442,6 +444,21 @@ def _require_exact_cover(
         raise UsageError(
             f"the blocks leave {show_count(missing, 'voxel')} of the array of shape {shape}"
             " uncovered: a block is missing"
+        )
+
+
+def _require_places(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]]) -> None:
+    """Raise UsageError for two sources in one place only because neither says where it lies."""
+    there: dict[tuple[int, ...], ArraySource] = {}
+    for source, origin in zip(sources, origins, strict=True):
+        before = there.setdefault(tuple(origin), source)
+        if before is source or source.header.is_placed or before.header.is_placed:
+            continue
+        raise UsageError(
+            f"{before.label} and {source.label} do not say where they lie, so they cannot be put"
+            " together as blocks of one array: join them one behind the other with --axis, say"
+            " where each lies by 'path,dataset,origin' in a .txt file, or keep them as arrays of"
+            " their own with --sources independent"
         )
 
 
