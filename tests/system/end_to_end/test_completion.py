@@ -56,6 +56,10 @@ def test_flags_are_in_panels_with_an_example(verb: str, monkeypatch: pytest.Monk
     for example in titles.values():
         for flag in re.findall(r"--[a-z-]+", example):
             assert re.search(rf"^│ +(\* +)?{flag} ", said, re.MULTILINE), (flag, example)
+    if verb == "run":
+        first, *others = re.findall(r"^│ +(?:\* +)?(--[a-z-]+) ", said, re.MULTILINE)
+        assert first == "--out"
+        assert {"--engine", "--blocks", "--dry-run"} <= set(others[:9])
     alone = said.partition(" Options ")[2].partition("╰")[0]
     if verb != "diff":
         assert alone.count("--") == alone.count("--help"), "every flag has its panel"
