@@ -20,6 +20,7 @@ from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView
+from hyperslab.formats.conventions.packing import ATTRIBUTES
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
     OF_ARRAYS,
@@ -152,11 +153,12 @@ def surrounded_together(
 
 def _with(whole: Whole, around: Surroundings, facts: Facts) -> Whole:
     """An array with what goes with it into files of a format."""
-    if not facts.has_groups:
+    if not facts.holds_several:
         return whole
+    kept = [one for one in around.companions.values() if _has_place(one, facts)]
     header = replace(
         whole.header,
-        companions=tuple(around.companions.values()),
+        companions=tuple(kept),
         file_attributes=around.attributes,
         group_attributes=around.groups,
     )
@@ -166,9 +168,24 @@ def _with(whole: Whole, around: Surroundings, facts: Facts) -> Whole:
 def _left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Facts) -> list[str]:
     """What does not go with an array into files of a format."""
     left = around.all_left
+    lost = [name for name, one in around.companions.items() if not _has_place(one, facts)]
+    lost = [name for name in lost if not says_place(name, around.companions[name].attributes)]
+    if lost:
+        left.append(f"{facts.title} has no place for the variables {', '.join(lost)}")
+    if around.attributes and not facts.holds_several:
+        left.append(f"{facts.title} has no place for the file's attributes")
     if not facts.has_groups:
-        left = _left_by(facts.title, around) + _backwards(facts.title, whole)
+        left += _backwards(facts.title, whole)
     return left + _unplaced(sources, whole)
+
+
+def _has_place(one: Companion, facts: Facts) -> bool:
+    """Whether files of a format can hold a variable with all that it means."""
+    if facts.has_groups:
+        return True
+    is_number = one.values.dtype.kind in "biufc" and 0 not in one.values.shape
+    is_packed = not ATTRIBUTES.isdisjoint(one.attributes)
+    return facts.holds_several and is_number and not is_packed
 
 
 def _others_left(names: Sequence[str]) -> list[str]:
@@ -191,17 +208,6 @@ def _unplaced(sources: SourceSet, whole: Whole) -> list[str]:
     """What the files of an array say of places that cannot go along."""
     members = [sources.sources[one.source] for one in whole.members]
     return list(dict.fromkeys(text for one in members for text in one.header.unplaced))
-
-
-def _left_by(title: str, around: Surroundings) -> list[str]:
-    """What a format without groups of variables leaves."""
-    found = around.all_left
-    lost = [name for name, one in around.companions.items() if not says_place(name, one.attributes)]
-    if lost:
-        found.append(f"{title} has no place for the variables {', '.join(lost)}")
-    if around.attributes:
-        found.append(f"{title} has no place for the file's attributes")
-    return found
 
 
 def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:

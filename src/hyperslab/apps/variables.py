@@ -13,10 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from hyperslab import formats
 from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, why_left
 from hyperslab.arrays.header import Companion
 from hyperslab.blocks.gathering import Named, several
+from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import HyperslabError, MissingGroup
 from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.storage.location import is_remote
@@ -98,10 +101,19 @@ def _may_be_several(path: str, names: Sequence[str]) -> bool:
         if facts.is_one_array or (len(names) > 1 and not all(names)):
             return False
         if names == [""]:
-            return len(formats.module(facts.name).candidates(path)) > 1
+            found = formats.module(facts.name).candidates(path)
+            return len(found) > 1 or (not facts.groups and _has_coordinates(path, found))
     except HyperslabError:
         return False
     return True
+
+
+def _has_coordinates(path: str, arrays: Sequence[str]) -> bool:
+    """Whether the only array of a store has others beside it, and does not say its place itself."""
+    if len(arrays) != 1 or not arrays[0]:
+        return False
+    source = formats.open_source(f"{path}::{arrays[0]}")
+    return len(formats.arrays(path)) > 1 and not source.header.is_placed
 
 
 def _of_name(path: str, name: str) -> _Members | None:
@@ -123,9 +135,24 @@ def _of_store(path: str, place: str) -> _Members | None:
         return None
     own = [one for one in inside if one.name.rpartition("/")[0] == place]
     arrays = tuple(one.name for one in own if one.shape and 0 not in one.shape)
-    left = [f"variable {one.name} (it is a single number)" for one in own if not one.shape]
+    left = []
+    extras = []
+    for one in own:
+        if one.name in arrays:
+            continue
+        try:
+            extras.append(_read(path, one.name))
+        except HyperslabError as error:
+            left.append(f"variable {one.name} ({error})")
     below = {one.name.removeprefix(f"{place}/") for one in inside if one not in own}
-    return _Members(arrays, (), (*left, *_groups_left(path, place, below)))
+    return _Members(arrays, tuple(extras), (*left, *_groups_left(path, place, below)))
+
+
+def _read(path: str, name: str) -> Companion:
+    """A variable of a store with its stored values. Raises FormatError, UsageError."""
+    source = formats.open_source(f"{path}::{name}")
+    values = np.asarray(ArrayView(source, "stored")[...])
+    return Companion(name.rpartition("/")[2], source.dims, values, source.header.attributes)
 
 
 def _groups_left(path: str, place: str, below: Collection[str]) -> list[str]:
