@@ -134,7 +134,7 @@ def surrounded_together(
     notes = dict.fromkeys(asked.left)
     others: dict[str, set[str]] = {}
     for whole in sources.wholes:
-        around = _around(sources, whole, reader)
+        around = _around(sources, whole, reader, with_plain=True)
         name = sources.first(whole).name.strip("/")
         place = name.rpartition("/")[0]
         if place not in asked.groups:
@@ -210,9 +210,14 @@ def _unplaced(sources: SourceSet, whole: Whole) -> list[str]:
     return list(dict.fromkeys(text for one in members for text in one.header.unplaced))
 
 
-def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:
-    """The surroundings of an array, of all its files together."""
-    if not _has_any(sources.first(whole)):
+def _around(
+    sources: SourceSet, whole: Whole, reader: Reader, with_plain: bool = False
+) -> Surroundings:
+    """The surroundings of an array, of all its files together; of one whose axes have no names of
+    their own only with `with_plain`.
+    """
+    first = sources.first(whole)
+    if not _has_variables(first) or (_is_plain(first) and not with_plain):
         return _NONE
     if len(whole.members) > MOST_FILES:
         return replace(
@@ -224,12 +229,16 @@ def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:
     return _together(whole, each)
 
 
-def _has_any(source: ArraySource) -> bool:
-    """Whether a file says something of the axes of an array by variables of its own."""
+def _is_plain(source: ArraySource) -> bool:
+    """Whether no axis of an array has a name, by which a variable could belong to it."""
+    return all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
+
+
+def _has_variables(source: ArraySource) -> bool:
+    """Whether a file may say something of an array by variables of its own."""
     facts = formats.facts_of(source.format)
-    is_plain = all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
     is_image = any(one.cosines for one in source.header.base_sampling.values())
-    return bool(facts.groups) and not (is_plain or is_image or source.broken)
+    return bool(facts.groups) and not (is_image or source.broken)
 
 
 def _of_source(sources: SourceSet, source: ArraySource, reader: Reader) -> Surroundings:

@@ -88,6 +88,11 @@ class ArraySink:
         return self.members or (self,)
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is the first array of its file."""
+        return self.in_file[0].encoding.name == self.encoding.name
+
+    @property
     def array_name(self) -> str:
         """Name by which the array is found in its file; '' where the file holds it alone."""
         if not self.members:

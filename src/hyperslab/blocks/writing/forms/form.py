@@ -178,8 +178,10 @@ class Form:
         return 1
 
     def files(self, sink: ArraySink, writers: int) -> int:
-        """Files that it becomes by so many writes, at most."""
-        return 1
+        """Files that it becomes by so many writes, at most; of several arrays of a file, the first
+        one counts.
+        """
+        return int(sink.is_first)
 
     def folders(self, sink: ArraySink) -> int:
         """Directories that it becomes, at most."""
