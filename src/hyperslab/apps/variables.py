@@ -20,7 +20,7 @@ from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, why_le
 from hyperslab.arrays.header import Companion
 from hyperslab.blocks.gathering import Named, several
 from hyperslab.blocks.view import ArrayView
-from hyperslab.errors import HyperslabError, MissingGroup
+from hyperslab.errors import HyperslabError, MissingGroup, UsageError
 from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.storage.location import is_remote
 
@@ -119,12 +119,25 @@ def _has_coordinates(path: str, arrays: Sequence[str]) -> bool:
 def _of_name(path: str, name: str) -> _Members | None:
     """What a group holds; None where the name is that of no group."""
     place = name.strip("/")
+    if place and _is_named(path, name):
+        return None
     if not formats.facts_of(formats.detect(path)).groups:
         return _of_store(path, place)
     reader = Reader()
     with suppress(MissingGroup):
         return _of_group(reader, reader.listing(path, place, tree=True), place)
     return None
+
+
+def _is_named(path: str, name: str) -> bool:
+    """Whether a name is that of an array, also of one that cannot be read."""
+    try:
+        formats.open_source(f"{path}::{name}")
+    except UsageError:
+        return False
+    except HyperslabError:
+        return True
+    return True
 
 
 def _of_store(path: str, place: str) -> _Members | None:
