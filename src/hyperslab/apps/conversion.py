@@ -23,7 +23,7 @@ from hyperslab.apps.together import holds_several, named_apart, no_place, requir
 from hyperslab.apps.variables import Chosen, variables_of
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
-from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space
+from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space, independent
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, Tell, gather, unheard
 from hyperslab.driver.options import Options, chosen, spelled_out
@@ -156,7 +156,8 @@ def _gathered(
 ) -> SourceSet:
     """The arrays that are converted: those of one file that were found, or all that is named."""
     if found is not None and (holds_several(path) or len(found.arrays) == 1):
-        return gather(list(found.urls), "independent", tell=tell)
+        opened = [gather(url, tell=tell).sources[0] for url in found.urls]
+        return independent(opened, formats.stem_of, alike=False)
     kind = wanted.kind or _kind(formats.is_file_name(path), wanted.axis)
     try:
         return gather(source, kind, wanted.axis or 0, None, wanted.storage_options, tell)

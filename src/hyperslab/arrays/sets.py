@@ -205,12 +205,16 @@ class SourceSet:
         return self.sources[whole.members[0].source]
 
 
-def independent(sources: Sequence[ArraySource], stem_of: Stem = str) -> SourceSet:
-    """Every source is an array of its own; all have one number of dimensions.
+def independent(
+    sources: Sequence[ArraySource], stem_of: Stem = str, alike: bool = True
+) -> SourceSet:
+    """Every source is an array of its own; all that are `alike` have one number of dimensions, so
+    that a function can be given any of them.
 
     Outputs are named by what `stem_of` makes of the names of files.
     """
-    _require_same_ndim(sources)
+    if alike:
+        _require_same_ndim(sources)
     wholes = []
     names = names_of(sources, stem_of)
     for number, (name, source) in enumerate(zip(names, sources, strict=True)):
