@@ -69,6 +69,9 @@ class Place:
                 scales[name] = self._dimension(name, extents[name], sink)
         if scales:  # readers that go by names want every axis to have one
             taken = {*self.taken, *(one.name for one in here)}
+            for one in here:
+                pairs = zip(one.dims, one.values.shape, strict=True)
+                extents |= {name: n for name, n in pairs if name not in extents}
             for name, n in extents.items():
                 if name not in taken and _is_name(name) and self._is_free(name, n, None):
                     scales[name] = self._dimension(name, n, sink)
