@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperslab.arrays.header import Header
-from hyperslab.arrays.sets import Member, Piece, Whole, _overlap
+from hyperslab.arrays.sets import Member, Piece, Whole
+from hyperslab.arrays.tiling import _overlap
 from hyperslab.arrays.slab import Hyperslab
 
 BOXES = st.lists(

@@ -31,7 +31,7 @@ MOST_USED = (
     "--resume",
     "--dry-run",
 )
-"Flags in it; the first one of them has to be the first flag of its verb."
+"Flags in it. It comes first where the first flag of a verb is one of them."
 LONG = 40
 "A help of more flags than this has it."
 EXAMPLES = {
@@ -50,7 +50,7 @@ EXAMPLES = {
     "Blocks": ("--blocks 5x5x5", "--memory 8GB"),
     "The engine": ("--engine dask-futures", "--workers 4", "--threads 2"),
     "Slow storage": ("--stage-in /dev/shm", "--stage-out /dev/shm"),
-    "Before and after": ("--resume", "--retries 3"),
+    "Before and after": ("--resume", "--check-locality"),
     "What is shown": ("--verbose",),
 }
 "Flags with a value for each panel, of which a verb shows those that it has."

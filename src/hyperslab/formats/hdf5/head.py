@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
     data: bytes
     ends: tuple[int, ...]
-    "Of each array the position of its first value, or of the end of the root of its index."
+    "Position of the first value of each array, or of the end of the root of its index."
 
 
 def head_of(sinks: Sequence[ArraySink]) -> Head:
