@@ -39,7 +39,7 @@ class Place:
     taken: frozenset[str]
     "Names of arrays, and of groups, in it."
     arrays: Mapping[str, Any]
-    "Its arrays of one axis that has their own name, which are the coordinates along it."
+    "Arrays in it of one axis that has their own name: the coordinates along that axis."
     numbers: Iterator[int]
     "Numbers of netCDF's dimensions, each of which a file has once."
     scales: dict[str, _Scale] = field(default_factory=dict)
