@@ -68,7 +68,7 @@ def variables_of(named: Named | Sequence[Named]) -> Chosen | None:
     if len(parts) == 1 and (parts[0] is None or not parts[0].arrays):
         return None
     arrays: dict[str, None] = {}
-    extras = {}
+    extras: dict[str, tuple[Companion, ...]] = {}
     groups = set()
     left: dict[str, None] = {}
     for name, part in zip(names, parts, strict=True):
@@ -208,7 +208,7 @@ def _is_array(variable: Variable) -> bool:
 
 def _belonging_names(arrays: Sequence[Variable], group: Group) -> set[str]:
     """Names of small variables that go with some arrays of a group."""
-    found = {}
+    found: dict[str, Variable] = {}
     for one in arrays:
         found |= belonging(one.name, one.dims, one.attributes, [group])
     return {name for name, one in found.items() if not why_left(one, one.dtype.itemsize * one.size)}

@@ -129,7 +129,7 @@ def create(sink: ArraySink, path: str) -> None:
     """Make the directory `path` with the metadata documents, of groups above the array too, and the
     coordinates beside it. Raises OSError.
     """
-    others = {}
+    others: dict[str, tuple[ArraySink, Array]] = {}
     for member in sink.in_file:
         others |= {one.encoding.name: (one, values) for one, values in beside(member)}
     for member in sink.in_file:
