@@ -17,6 +17,8 @@ import pytest
 import xarray
 
 import hyperslab
+from hyperslab.apps import surroundings
+from hyperslab.blocks.writing import places
 from tests.system.end_to_end.command import SMALL, call, convert, refuse, save, succeed
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -152,6 +154,23 @@ def test_a_conversion_that_was_killed_goes_on(tmp_path: Path, compression: str) 
         damaged[-1] ^= 1
         dest.write_bytes(damaged)
         assert "b.nc::height (task 2)" in call("verify", dest).out
+
+
+def test_large_coordinates_and_files_on_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coordinates beyond a size are arrays, and scales of the others; chunks of writers that have
+    files of their own are copied into one.
+    """
+    monkeypatch.setattr(surroundings, "LARGEST_NBYTES", 30)
+    monkeypatch.setattr(places, "is_local", lambda _: False)
+    source = model(tmp_path / "a.nc")
+    convert(source, tmp_path / "b.nc", "--compression", "gzip")
+    expected = opened(source).drop_vars("note")
+    xarray.testing.assert_identical(opened(tmp_path / "b.nc"), expected)
+    with h5py.File(tmp_path / "b.nc") as file:
+        assert file["time"].is_scale
+        assert file["time"].chunks == (1,)
 
 
 def test_several_arrays_of_a_zarr_store(tmp_path: Path) -> None:
