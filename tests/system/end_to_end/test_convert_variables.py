@@ -179,6 +179,9 @@ def test_several_arrays_of_a_zarr_store(tmp_path: Path) -> None:
     stored = xarray.open_zarr(tmp_path / "b.zarr")
     for name in ("tas", "pr", "height"):
         np.testing.assert_array_equal(stored[name], opened(source)[name])
+    np.testing.assert_array_equal(stored.lat, opened(source).lat)
+    np.testing.assert_array_equal(stored.time, opened(source).time)
+    assert stored.attrs == {"title": "a model", "version": 3}
     succeed("verify", tmp_path / "b.zarr")
     convert(tmp_path / "b.zarr", tmp_path / "c.nc")
     np.testing.assert_array_equal(opened(tmp_path / "c.nc").tas, opened(source).tas)
