@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperslab.arrays.header import Header
-from hyperslab.arrays.sets import Member, Piece, Whole, _overlap
+from hyperslab.arrays.sets import Member, Piece, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.tiling import _overlap
 
 BOXES = st.lists(
     st.tuples(*[st.tuples(st.integers(0, 5), st.integers(1, 3))] * 2), min_size=1, max_size=8

@@ -283,7 +283,7 @@ MUTANTS = [
     ),
     Mutant(
         "a volume gets its name though regions of it were written elsewhere",
-        "src/hyperslab/driver/products.py",
+        "src/hyperslab/driver/allocations.py",
         "    if stray:",
         "    if stray is None:",
         "tests/system/faults/test_copies.py::test_regions_that_were_written_elsewhere_make_no_file",

@@ -18,10 +18,12 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.apps.surroundings import surrounded
+from hyperslab.apps.surroundings import Asked, surrounded, surrounded_together
+from hyperslab.apps.together import holds_several, named_apart, no_place, require_room
+from hyperslab.apps.variables import Chosen, variables_of
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
-from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space
+from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space, independent
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, Tell, gather, unheard
 from hyperslab.driver.options import Options, chosen, spelled_out
@@ -60,7 +62,8 @@ class Wanted:
     kind: Kind | None = None
     """Way in which several files belong together: 'mosaic' (one array by their affines),
     'concatenated' (one along `axis`) or 'independent'; None: concatenated if there is an axis, else
-    a mosaic in a file and independent in a directory.
+    a mosaic in a file and independent in a directory. Several arrays of one file are independent in
+    a file that holds several.
     """
     axis: int | None = None
     "Axis along which files are joined; None: 0 where they are concatenated."
@@ -107,25 +110,30 @@ def _drafted(
     path = os.fspath(dest)
     name = os.path.basename(path) if formats.is_file_name(path) else ""
     _check(path, name, wanted)
-    kind = wanted.kind or _kind(bool(name), wanted.axis)
-    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options, tell)
+    found = None
+    if name and wanted.kind is None and wanted.axis is None and not isinstance(source, SourceSet):
+        found = variables_of(source)
+    sources = _gathered(source, path, wanted, found, tell)
     _require_elsewhere(sources, source, path)
-    if name and len(sources.wholes) > 1:
-        raise UsageError(
-            f"{path}: {len(sources.wholes)} arrays cannot become one file: give --sources or name a"
-            " directory"
-        )
+    is_found = found is not None and holds_several(path)
+    are_together = bool(name) and (is_found or len(sources.wholes) > 1)
+    if are_together:
+        require_room(path, wanted.encoding, sources)
     written = _format(path, name, wanted.format, sources)
     sources = _in_order(sources, written)
     carried = tuple(_carried(wanted.encoding, written, sources, whole) for whole in sources.wholes)
-    sources, left = surrounded(sources, written)
+    if are_together:
+        carried = named_apart(sources, carried)
+        sources, left = surrounded_together(sources, written, found.asked if found else Asked())
+    else:
+        sources, left = surrounded(sources, written)
     values, notes = _values(wanted, written, sources, carried)
     pipeline = Pipeline(sources, values=values)
     if wanted.dtype is not None:
         named = _dtype_name(wanted.dtype, sources)
         pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
     folder = os.path.dirname(os.path.abspath(path)) if name else path
-    each = carried if len(set(carried)) > 1 else ()
+    each = carried if len(set(carried)) > 1 or are_together else ()
     pipeline = pipeline.write(
         folder,
         written,
@@ -134,8 +142,27 @@ def _drafted(
         grid=wanted.grid,
         name=name,
         encodings=each,
+        are_together=are_together,
     )
     return _Draft(pipeline, (*notes, *left))
+
+
+def _gathered(
+    source: Named | Sequence[Named] | SourceSet,
+    path: str,
+    wanted: Wanted,
+    found: Chosen | None,
+    tell: Tell,
+) -> SourceSet:
+    """The arrays that are converted: those of one file that were found, or all that is named."""
+    if found is not None and (holds_several(path) or len(found.arrays) == 1):
+        opened = [gather(url, tell=tell).sources[0] for url in found.urls]
+        return independent(opened, formats.stem_of, alike=False)
+    kind = wanted.kind or _kind(formats.is_file_name(path), wanted.axis)
+    try:
+        return gather(source, kind, wanted.axis or 0, None, wanted.storage_options, tell)
+    except UsageError as error:
+        raise no_place(path, source, found, error) from error
 
 
 def _check(path: str, name: str, wanted: Wanted) -> None:
@@ -225,6 +252,8 @@ def convert(
 ) -> Result:
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
+    A file of several variables, PATH::/GROUP, or a list of PATH::DATASET of one file become several
+    arrays of one file, where `dest` is a name of a format that holds several (.h5, .nc, .zarr).
     `format` to `storage_options` are fields of `hyperslab.apps.conversion.Wanted`, `settings` those
     of Options (engine, workers, threads, memory, overwrite, ...) where that is left
     out. What goes to a URL is made in the directory for temporary files (TMPDIR) first, see

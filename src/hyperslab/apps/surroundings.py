@@ -8,7 +8,7 @@ the file. What does not go is said.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView
+from hyperslab.formats.conventions.packing import ATTRIBUTES
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
     OF_ARRAYS,
@@ -29,6 +30,7 @@ from hyperslab.formats.conventions.variables import (
     Variable,
     named_in,
 )
+from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import read_groups
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count
@@ -47,11 +49,46 @@ class Surroundings:
     companions: Mapping[str, Companion]
     attributes: Mapping[str, Any]
     "Attributes of the file."
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    "Attributes of the groups that the array is in, by their paths."
+    others: tuple[str, ...] = ()
+    "Variables of its group that neither go with it nor are converted themselves."
     left: tuple[str, ...] = ()
     "What does not go with the array, and why, in words."
 
+    @property
+    def all_left(self) -> list[str]:
+        """All that does not go with the array, in words."""
+        return [*_others_left(self.others), *self.left]
+
 
 _NONE = Surroundings({}, {})
+
+
+class Reader:
+    """Reads groups and small variables of files, each once."""
+
+    def __init__(self) -> None:
+        self._listings: dict[tuple[str, str, bool], Listing] = {}
+        self._companions: dict[tuple[str, str], Companion] = {}
+
+    def listing(self, url: str, place: str, tree: bool = False) -> Listing:
+        """A group of a file. Raises FormatError, MissingGroup."""
+        wanted = (url, place, tree)
+        if wanted not in self._listings:
+            self._listings[wanted] = read_groups(url, place, tree)
+        return self._listings[wanted]
+
+    def companion(self, listing: Listing, variable: Variable) -> Companion:
+        """A variable with its stored values."""
+        wanted = (listing.path, variable.path)
+        if wanted not in self._companions:
+            source = formats.module(listing.format).open(listing.path, variable.path)
+            values = np.asarray(ArrayView(source, "stored")[...])
+            self._companions[wanted] = Companion(
+                variable.name, variable.dims, values, dict(variable.attributes)
+            )
+        return self._companions[wanted]
 
 
 def surrounded(sources: SourceSet, written: str) -> tuple[SourceSet, tuple[str, ...]]:
@@ -59,27 +96,102 @@ def surrounded(sources: SourceSet, written: str) -> tuple[SourceSet, tuple[str, 
     the rest, a sentence each.
     """
     _, facts = formats.written_as(written)
+    reader = Reader()
     wholes = []
     said: dict[str, None] = {}
     for whole in sources.wholes:
-        around = _around(sources, whole)
+        around = _around(sources, whole, reader)
         label = sources.first(whole).label
-        if facts.has_groups:
-            kept = tuple(around.companions.values())
-            header = replace(whole.header, companions=kept, file_attributes=around.attributes)
-            wholes.append(replace(whole, header=header))
-            left = list(around.left)
-        else:
-            wholes.append(whole)
-            left = _left_by(facts.title, around)
-            left += _backwards(facts.title, whole)
-        left += _unplaced(sources, whole)
+        wholes.append(_with(whole, around, facts))
+        left = _left_of(sources, whole, around, facts)
         if left:
             said[f"left out of {label}: {'; '.join(left)}"] = None
     notes = tuple(said)
     if len(notes) > _SHOWN:
         notes = (*notes[:_SHOWN], f"the same of {show_count(len(notes) - _SHOWN, 'more array')}")
     return replace(sources, wholes=tuple(wholes)), notes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is known of arrays that go into one file together."""
+
+    extras: Mapping[str, Sequence[Companion]] = field(default_factory=dict)
+    "Further small variables, by the name of an array with which they go."
+    groups: frozenset[str] = frozenset()
+    "Groups of which all variables are asked for."
+    left: tuple[str, ...] = ()
+    "What of these groups is left out, and why, in words."
+
+
+def surrounded_together(
+    sources: SourceSet, written: str, asked: Asked
+) -> tuple[SourceSet, tuple[str, ...]]:
+    """The same of arrays that go into one file."""
+    _, facts = formats.written_as(written)
+    reader = Reader()
+    wholes = []
+    notes = dict.fromkeys(asked.left)
+    others: dict[str, set[str]] = {}
+    for whole in sources.wholes:
+        around = _around(sources, whole, reader, with_plain=True)
+        name = sources.first(whole).name.strip("/")
+        place = name.rpartition("/")[0]
+        if place not in asked.groups:
+            others[place] = others.get(place, set(around.others)) & set(around.others)
+        more = {one.name: one for one in asked.extras.get(name, ())}
+        around = replace(around, companions={**around.companions, **more}, others=())
+        wholes.append(_with(whole, around, facts))
+        notes |= dict.fromkeys(_left_of(sources, whole, around, facts))
+    for unnamed in others.values():
+        notes |= dict.fromkeys(_others_left(sorted(unnamed)))
+    said: tuple[str, ...] = ()
+    if notes:
+        said = (f"left out of {sources.sources[0].url}: {'; '.join(notes)}",)
+    return replace(sources, wholes=tuple(wholes)), said
+
+
+def _with(whole: Whole, around: Surroundings, facts: Facts) -> Whole:
+    """An array with what goes with it into files of a format."""
+    if not facts.holds_several:
+        return whole
+    kept = [one for one in around.companions.values() if _has_place(one, facts)]
+    header = replace(
+        whole.header,
+        companions=tuple(kept),
+        file_attributes=around.attributes,
+        group_attributes=around.groups,
+    )
+    return replace(whole, header=header)
+
+
+def _left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Facts) -> list[str]:
+    """What does not go with an array into files of a format."""
+    left = around.all_left
+    lost = [name for name, one in around.companions.items() if not _has_place(one, facts)]
+    lost = [name for name in lost if not says_place(name, around.companions[name].attributes)]
+    if lost:
+        left.append(f"{facts.title} has no place for the variables {', '.join(lost)}")
+    if around.attributes and not facts.holds_several:
+        left.append(f"{facts.title} has no place for the file's attributes")
+    if not facts.has_groups:
+        left += _backwards(facts.title, whole)
+    return left + _unplaced(sources, whole)
+
+
+def _has_place(one: Companion, facts: Facts) -> bool:
+    """Whether files of a format can hold a variable with all that it means."""
+    if facts.has_groups:
+        return True
+    is_number = one.values.dtype.kind in "biufc" and 0 not in one.values.shape
+    is_packed = not ATTRIBUTES.isdisjoint(one.attributes)
+    return facts.holds_several and is_number and not is_packed
+
+
+def _others_left(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return [f"variables {listed(names)} (name each one to convert it)"]
 
 
 def _backwards(title: str, whole: Whole) -> list[str]:
@@ -98,68 +210,70 @@ def _unplaced(sources: SourceSet, whole: Whole) -> list[str]:
     return list(dict.fromkeys(text for one in members for text in one.header.unplaced))
 
 
-def _left_by(title: str, around: Surroundings) -> list[str]:
-    """What a format without groups of variables leaves."""
-    found = list(around.left)
-    lost = [name for name, one in around.companions.items() if not says_place(name, one.attributes)]
-    if lost:
-        found.append(f"{title} has no place for the variables {', '.join(lost)}")
-    if around.attributes:
-        found.append(f"{title} has no place for the file's attributes")
-    return found
-
-
-def _around(sources: SourceSet, whole: Whole) -> Surroundings:
-    """The surroundings of an array, of all its files together."""
-    if not _has_any(sources.first(whole)):
+def _around(
+    sources: SourceSet, whole: Whole, reader: Reader, with_plain: bool = False
+) -> Surroundings:
+    """The surroundings of an array, of all its files together; of one whose axes have no names of
+    their own only with `with_plain`.
+    """
+    first = sources.first(whole)
+    if not _has_variables(first) or (_is_plain(first) and not with_plain):
         return _NONE
     if len(whole.members) > MOST_FILES:
         return replace(
             _NONE, left=(f"coordinates and file attributes of more than {MOST_FILES} files",)
         )
-    each = [_of_source(sources, sources.sources[one.source]) for one in whole.members]
+    each = [_of_source(sources, sources.sources[one.source], reader) for one in whole.members]
     if len(each) == 1:
         return each[0]
     return _together(whole, each)
 
 
-def _has_any(source: ArraySource) -> bool:
-    """Whether a file says something of the axes of an array by variables of its own."""
+def _is_plain(source: ArraySource) -> bool:
+    """Whether no axis of an array has a name, by which a variable could belong to it."""
+    return all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
+
+
+def _has_variables(source: ArraySource) -> bool:
+    """Whether a file may say something of an array by variables of its own."""
     facts = formats.facts_of(source.format)
-    is_plain = all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
     is_image = any(one.cosines for one in source.header.base_sampling.values())
-    return bool(facts.groups) and not (is_plain or is_image or source.broken)
+    return bool(facts.groups) and not (is_image or source.broken)
 
 
-def _of_source(sources: SourceSet, source: ArraySource) -> Surroundings:
+def _of_source(sources: SourceSet, source: ArraySource, reader: Reader) -> Surroundings:
     if is_remote(source.url):
         return replace(_NONE, left=("coordinates and file attributes: the file is remote",))
     places = list(_groups_of(source))
     own = source.name.rpartition("/")[2]
-    listings = [read_groups(source.url, place) for place in places]
+    listings = [reader.listing(source.url, place) for place in places]
     groups = [group for listing in listings for group in listing.groups.values()]
-    wanted = _wanted(source, groups)
+    wanted = belonging(own, source.dims, source.header.attributes, groups)
+    converted = {one.name.strip("/") for one in sources.sources if one.url == source.url}
     left = []
     kept = {}
     nbytes = 0
     for name, variable in wanted.items():
-        nbytes += variable.dtype.itemsize * int(np.prod(variable.shape))
-        why = _why_left(variable, nbytes)
+        if variable.path.strip("/") in converted:
+            continue
+        nbytes += variable.dtype.itemsize * variable.size
+        why = why_left(variable, nbytes)
         if why:
             left.append(f"variable {name} ({why})")
         else:
-            kept[name] = _companion(listings[0], variable)
-    converted = {one.name.rpartition("/")[2] for one in sources.sources if one.url == source.url}
-    others = [v.name for v in groups[0].variables if v.name not in {own, *wanted, *converted}]
-    if others:
-        left.append(f"variables {_listed(others)} (name each one to convert it)")
+            kept[name] = reader.companion(listings[0], variable)
+    beside = [one for one in groups[0].variables if one.path.strip("/") not in converted]
+    others = tuple(one.name for one in beside if one.name not in {own, *wanted})
     fixed = sorted(set(source.dims) & {name for group in groups for name in group.unlimited})
     if fixed:
-        left.append(f"that {_listed(fixed)} may grow")
-    return Surroundings(kept, _attributes(groups[-1]), tuple(left))
+        left.append(f"that {listed(fixed)} may grow")
+    inner = zip(places[:-1], groups[:-1], strict=True)
+    said = {place: _attributes(group) for place, group in inner}
+    return Surroundings(kept, _attributes(groups[-1]), said, others, tuple(left))
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, the first of them."""
     text = ", ".join(names[:_SHOWN])
     if len(names) > _SHOWN:
         text += f" and {len(names) - _SHOWN} more"
@@ -175,17 +289,21 @@ def _groups_of(source: ArraySource) -> Iterator[str]:
     yield ""
 
 
-def _wanted(source: ArraySource, groups: Sequence[Group]) -> dict[str, Variable]:
-    """Variables that say something of an array, as the innermost group has them."""
+def belonging(
+    own: str, dims: Sequence[str], attributes: Mapping[str, Any], groups: Sequence[Group]
+) -> dict[str, Variable]:
+    """Variables that say something of an array with a name, dimensions and attributes, as the
+    innermost of its groups has them.
+    """
     known: dict[str, Variable] = {}
     for group in groups:
         known = {variable.name: variable for variable in group.variables} | known
-    known.pop(source.name.rpartition("/")[2], None)
+    known.pop(own, None)
     found = {}
-    for name in source.dims:
+    for name in dims:
         if name in known and known[name].dims == (name,):
             found[name] = known[name]
-    for name in named_in(source.header.attributes, OF_ARRAYS):
+    for name in named_in(attributes, OF_ARRAYS):
         if name in known:
             found[name] = known[name]
     for one in tuple(found.values()):
@@ -195,7 +313,10 @@ def _wanted(source: ArraySource, groups: Sequence[Group]) -> dict[str, Variable]
     return found
 
 
-def _why_left(variable: Variable, nbytes: int) -> str:
+def why_left(variable: Variable, nbytes: int) -> str:
+    """Why a variable, with which there are so many bytes, does not go with an array; '' where it
+    does.
+    """
     if variable.is_text or variable.dtype.kind not in "biufcS":
         return "it is neither numbers nor characters"
     if variable.shape != variable.stored_shape:
@@ -203,12 +324,6 @@ def _why_left(variable: Variable, nbytes: int) -> str:
     if nbytes > LARGEST_NBYTES:
         return f"with it there are more than {LARGEST_NBYTES // 1024**2} MiB"
     return ""
-
-
-def _companion(listing: Listing, variable: Variable) -> Companion:
-    source = formats.module(listing.format).open(listing.path, variable.path)
-    values = np.asarray(ArrayView(source, "stored")[...])
-    return Companion(variable.name, variable.dims, values, dict(variable.attributes))
 
 
 def _attributes(root: Group) -> dict[str, Any]:
@@ -239,8 +354,8 @@ def _together(whole: Whole, each: Sequence[Surroundings]) -> Surroundings:
         if all(_is_same(value, one.attributes.get(name)) for one in each)
     }
     if differing := sorted(first.attributes.keys() - same.keys()):
-        left[f"file attributes {_listed(differing)} (they differ from file to file)"] = None
-    return Surroundings(kept, same, tuple(left))
+        left[f"file attributes {listed(differing)} (they differ from file to file)"] = None
+    return Surroundings(kept, same, first.groups, first.others, tuple(left))
 
 
 def _joined(whole: Whole, parts: Sequence[Companion | None]) -> Companion | None:

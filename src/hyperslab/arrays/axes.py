@@ -164,3 +164,12 @@ def along_space(asked: tuple[float, ...], dims: Sequence[str], ndim: int) -> tup
         return ()
     given = dict(zip(space, asked, strict=True))
     return tuple(given.get(axis, 0) for axis in range(max(space) + 1))
+
+
+def for_each(values: Sequence[int], ndim: int, nothing: int) -> tuple[int, ...]:
+    """A number for each of so many axes: the values where any of them says something, else the one
+    that says nothing, as all arrays of a run need not have one number of axes then.
+    """
+    if all(value == nothing for value in values):
+        return (nothing,) * ndim
+    return tuple(values)

@@ -106,6 +106,8 @@ class Header:
     "Variables that go into the new file with the array."
     file_attributes: Mapping[str, Any] = field(default_factory=dict)
     "Attributes of the file as a whole, which the new file gets."
+    group_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    "Attributes of the groups that the array is in, by their paths: 'a' and 'a/b'."
 
     def companions_here(self, shape: Sequence[int]) -> list[Companion]:
         """The companions of this block, which has this shape; without those whose samples it has

@@ -23,6 +23,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.naming import Stem, names_of
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
+from hyperslab.arrays.tiling import require_complete, require_exact_cover, require_places
 from hyperslab.arrays.transposition import order_of_space, space_first
 from hyperslab.errors import UsageError
 from hyperslab.redaction import redact
@@ -205,12 +206,16 @@ class SourceSet:
         return self.sources[whole.members[0].source]
 
 
-def independent(sources: Sequence[ArraySource], stem_of: Stem = str) -> SourceSet:
-    """Every source is an array of its own; all have one number of dimensions.
+def independent(
+    sources: Sequence[ArraySource], stem_of: Stem = str, alike: bool = True
+) -> SourceSet:
+    """Every source is an array of its own; all that are `alike` have one number of dimensions, so
+    that a function can be given any of them.
 
     Outputs are named by what `stem_of` makes of the names of files.
     """
-    _require_same_ndim(sources)
+    if alike:
+        _require_same_ndim(sources)
     wholes = []
     names = names_of(sources, stem_of)
     for number, (name, source) in enumerate(zip(names, sources, strict=True)):
@@ -295,8 +300,10 @@ def mosaic(
     """
     _require_same_ndim(sources)
     if origins is None and len(sources) > 1:
-        made = mosaic(sources, _origins_from_affines(sources), stem_of)
-        _require_complete(sources, made.wholes[0].shape)
+        found = _origins_from_affines(sources)
+        require_places(sources, found)
+        made = mosaic(sources, found, stem_of)
+        require_complete(sources, made.wholes[0].shape)
         return made
     if origins is None:
         origins = [(0,) * sources[0].ndim]
@@ -317,7 +324,7 @@ def _tiled(
     ends = [box.bounds[1] for box in boxes]
     shape = tuple(max(axis) for axis in zip(*ends, strict=True))
     if kind == "mosaic":
-        _require_exact_cover(shape, boxes, sources)
+        require_exact_cover(shape, boxes, sources)
     first = sources[0]
     # The header of the first corner is the whole's, without rounding.
     corner = min(range(len(sources)), key=lambda i: origins[i])
@@ -424,62 +431,6 @@ def _affine_of(source: ArraySource) -> Array:
             " is unknown: give origins, in a list of 'path,dataset,origin' in a .txt file"
         )
     return source.header.affine
-
-
-def _require_exact_cover(
-    shape: tuple[int, ...], boxes: Sequence[Hyperslab], sources: Sequence[ArraySource]
-) -> None:
-    low = np.array([box.bounds[0] for box in boxes])
-    high = np.array([box.bounds[1] for box in boxes])
-    if overlap := _overlap(low, high):
-        one, other = (sources[i].url for i in sorted(overlap))
-        raise UsageError(
-            f"the blocks {one} and {other} overlap: each voxel must come once (where headers do not"
-            " say where blocks lie, a list of 'path,dataset,origin' in a .txt file does)"
-        )
-    missing = math.prod(shape) - sum(box.size for box in boxes)
-    if missing:
-        raise UsageError(
-            f"the blocks leave {show_count(missing, 'voxel')} of the array of shape {shape}"
-            " uncovered: a block is missing"
-        )
-
-
-def _require_complete(sources: Sequence[ArraySource], shape: tuple[int, ...]) -> None:
-    """Raise UsageError where blocks say that there were others beyond them."""
-    odd = next((source for source in sources if source.header.whole_shape not in ((), shape)), None)
-    if odd is not None:
-        raise UsageError(
-            f"{odd.url} was cut from an array of shape {odd.header.whole_shape}, but the blocks"
-            f" make one of {shape}: a block is missing (to merge some alone, say where they lie by"
-            " 'path,dataset,origin' in a .txt file)"
-        )
-
-
-def _overlap(low: Array, high: Array) -> tuple[int, int] | None:
-    """Two boxes that have voxels in common, one box a row; each is compared only with those that
-    begin before it ends.
-
-    They are looked at in the order of the axis along which most differ, on which few of a grid's
-    boxes meet.
-    """
-    count, ndim = low.shape
-    if ndim == 0 and count > 1:
-        return 0, 1
-    if ndim == 0:
-        return None
-    axis = max(range(ndim), key=lambda a: len(np.unique(low[:, a])))
-    order = np.argsort(low[:, axis], kind="stable")
-    low, high = low[order], high[order]
-    ends = np.searchsorted(low[:, axis], high[:, axis])
-    for i, end in enumerate(ends.tolist()):
-        begins_before = low[i] < high[i + 1 : end]
-        ends_after = low[i + 1 : end] < high[i]
-        touching = (begins_before & ends_after).all(axis=1)
-        if touching.any():
-            other = i + 1 + int(np.argmax(touching))
-            return int(order[i]), int(order[other])
-    return None
 
 
 def _require_same_ndim(sources: Sequence[ArraySource]) -> None:

@@ -56,8 +56,45 @@ class ArraySink:
     """A value of the dtype that readers would take for a missing one: a block that holds it is
     refused.
     """
+    members: tuple[ArraySink, ...] = ()
+    """All arrays of a file that holds several, this one among them, each without this field; (): it
+    holds this one alone.
+    """
+    offset: int | None = None
+    """Position in a file of several arrays of its first value, or of the end of the root of its
+    index of chunks; None: the end of the head.
+    """
+
+    @property
+    def begin(self) -> int:
+        """Position in the file of its first value, or of the end of the root of its index."""
+        if self.offset is None:
+            return len(self.head or b"")
+        return self.offset
 
     @property
     def nbytes(self) -> int:
         """Bytes of the finished file where head is known, of the values otherwise."""
-        return len(self.head or b"") + math.prod(self.shape) * self.dtype.itemsize
+        return max(one.end for one in self.in_file)
+
+    @property
+    def end(self) -> int:
+        """Position behind its last value, where these lie one after the other."""
+        return self.begin + math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def in_file(self) -> tuple[ArraySink, ...]:
+        """All arrays of its file."""
+        return self.members or (self,)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first array of its file."""
+        return self.in_file[0].encoding.name == self.encoding.name
+
+    @property
+    def array_name(self) -> str:
+        """Name by which the array is found in its file; '' where the file holds it alone."""
+        if not self.members:
+            return ""
+        return self.encoding.name

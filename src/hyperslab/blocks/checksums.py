@@ -56,9 +56,21 @@ def of_region(source: ArraySource, slab: Hyperslab) -> str:
     return of_values(block.transpose(source.axes), source.stored)
 
 
-def of_region_at(path: str | os.PathLike[str], slab: Hyperslab) -> str:
-    """The same of a file, or of its allocation."""
-    return of_region(formats.open_source(os.fspath(path)), slab)
+def of_region_at(path: str | os.PathLike[str], slab: Hyperslab, name: str = "") -> str:
+    """The same of a file, or of its allocation; of the array with this name where it holds
+    several.
+    """
+    return of_region(source_at(path, name), slab)
+
+
+def source_at(path: str | os.PathLike[str], name: str) -> ArraySource:
+    """The array of a file, or that with a name where it holds several. Raises OSError,
+    FormatError.
+    """
+    url = os.fspath(path)
+    if name:
+        url += f"::{name}"
+    return formats.open_source(url)
 
 
 def of_output(path: Path, recorded: str) -> str:

@@ -54,7 +54,9 @@ def convert(
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.",
+            help=(
+                "Files, PATH::DATASET, PATH::/GROUP, directories, globs, or a list in a .txt file."
+            ),
         ),
     ] = None,
     dest: Annotated[
@@ -87,8 +89,8 @@ def convert(
         str | None,
         Opt(
             help=(
-                "How several files belong together: mosaic (into one file, the default),"
-                " concatenated, independent."
+                "How several files belong together: mosaic (blocks of one array, the default for"
+                " one file), concatenated, independent (arrays of their own)."
             ),
             rich_help_panel=INPUTS,
             **choice("independent", "concatenated", "mosaic"),
@@ -183,7 +185,8 @@ def convert(
     """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or
     merged.
 
-    Values, affine, units and attributes stay what they are; a file appears when it is complete, and
+    Values, affine, units and attributes stay what they are, and several variables of a file go
+    into one (a.nc, or a.nc::/group, to b.nc); a file appears when it is complete, and
     replaces nothing without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130
     interrupted.
     """

@@ -19,7 +19,23 @@ PANEL = "rich_help_panel"
 "Name by which typer keeps the panel of a flag."
 LEFT_OUT = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
 "Modules that it imports for a class each."
+FIRST = "Most used"
+"Panel that a long help begins with."
+MOST_USED = (
+    "--out",
+    "--param",
+    "--mask",
+    "--engine",
+    "--workers",
+    "--blocks",
+    "--resume",
+    "--dry-run",
+)
+"Flags in it. It comes first where the first flag of a verb is one of them."
+LONG = 40
+"A help of more flags than this has it."
 EXAMPLES = {
+    FIRST: ("--out smoothed", "--param sigma=2", "--workers 4"),
     "Inputs": (
         "--with mask=mask.nii.gz",
         "--region 10:40,20:60,5:25",
@@ -32,9 +48,9 @@ EXAMPLES = {
     "The function": ("--param sigma=2", "--halo 3"),
     "Outputs": ("--out means.nii.gz", "--dtype float32", "--format zarr"),
     "Blocks": ("--blocks 5x5x5", "--memory 8GB"),
-    "The engine": ("--engine dask-futures", "--workers 4"),
+    "The engine": ("--engine dask-futures", "--workers 4", "--threads 2"),
     "Slow storage": ("--stage-in /dev/shm", "--stage-out /dev/shm"),
-    "Before and after": ("--resume",),
+    "Before and after": ("--resume", "--check-locality"),
     "What is shown": ("--verbose",),
 }
 "Flags with a value for each panel, of which a verb shows those that it has."
@@ -51,7 +67,13 @@ def prepare() -> None:
 
 
 def give_examples(parameters: Sequence[Any]) -> None:
-    """Have the titles of panels end with an example of the flags in them."""
+    """Have the titles of panels end with an example of the flags in them, and the few flags that
+    most runs need come first in a long help.
+    """
+    if len(parameters) > LONG:
+        for one in parameters:
+            if hasattr(one, PANEL) and not set(MOST_USED).isdisjoint(one.opts):
+                setattr(one, PANEL, FIRST)
     flags = defaultdict(set)
     for one in parameters:
         flags[getattr(one, PANEL, None)].update(one.opts)

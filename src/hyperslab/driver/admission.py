@@ -206,7 +206,7 @@ def _allocated(plan: Plan) -> int:
     output = plan.stages[-1].job.output
     if output is None:
         return 0
-    partials = [Path(partial) for _, partial in output.volumes]
+    partials = {Path(partial) for _, partial in output.volumes}
     return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
 
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks import checksums, writing
+from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import discard, part_folders, remove_stale
-from hyperslab.driver import replaced
-from hyperslab.driver.committed import RECORD, committed, note
+from hyperslab.driver import allocations, replaced
+from hyperslab.driver.committed import RECORD, committed
 from hyperslab.driver.directory import LEDGER, RunDirectory
 from hyperslab.driver.manifest import MANIFEST, vouched_for
-from hyperslab.errors import AGAIN, HyperslabError, RunStopped
+from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import renaming, replacement
-from hyperslab.storage.full import why
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import leftovers
-from hyperslab.units import show_count
 
 PUBLISHED = "published.json"
 "Record of the files of a conversion to a URL that have been sent, see hyperslab.apps.publication."
@@ -43,6 +40,7 @@ class Products:
         self._volumes: tuple[Volume, ...] = ()
         if output:
             self._volumes = output.volumes
+        self._files, self._file_of = allocations.by_file(self._volumes)
         self._blocks = [name for _, task in self._tasks.values() for name in task.outputs]
 
     def label(self, task_id: int) -> str:
@@ -57,22 +55,22 @@ class Products:
         return [(piece.source, piece.slab) for _, piece in output_pieces(*self._tasks[task_id])]
 
     def begin(self, done: Collection[int], results: Mapping[int, Outcome]) -> None:
-        """Make room for the volumes that are not complete. Raises RunStopped when the disk cannot
+        """Make room for the files that are not complete. Raises RunStopped when the disk cannot
         hold them.
         """
         if not self._volumes:
             return
         files = self._surely_committed()
-        for volume, homes in zip(self._volumes, self._homes(results), strict=True):
+        for volume, homes in zip(self._files, self._homes(results), strict=True):
             if homes.keys() <= set(done) and _are_in(
                 homes, files.get(os.path.basename(volume.sink.path))
             ):
                 if os.path.exists(volume.partial):  # of somebody who began to make it again
                     discard(Path(volume.partial), Path(volume.sink.path))
             elif os.path.exists(volume.partial) or homes.keys().isdisjoint(done):
-                _allocate(volume)
+                allocations.allocate(volume)
             else:
-                raise _vanished(volume)
+                raise allocations.vanished(volume)
 
     def forget_earlier(self) -> None:
         """Drop the records of earlier submissions; what they made is noted, and stays until
@@ -82,10 +80,8 @@ class Products:
         in a folder of their own.
         """
         directory = self._directory
-        there = {path.name for path in self._files() if os.path.lexists(path)}
-        parts = {
-            folder.name for sink, _ in self._volumes for folder in part_folders(Path(sink.path))
-        }
+        there = {path.name for path in self._paths() if os.path.lexists(path)}
+        parts = {folder.name for sink, _ in self._files for folder in part_folders(Path(sink.path))}
         replaced.note(directory, parts, there)
         for path in leftovers(directory.out, directory.files):
             remove_stale(path)
@@ -95,9 +91,9 @@ class Products:
         if self._blocks:
             directory.waiting.mkdir()
 
-    def _files(self) -> list[Path]:
+    def _paths(self) -> list[Path]:
         """The files that several tasks write to, under the names that they get."""
-        return [Path(sink.path) for sink, _ in self._volumes]
+        return [Path(sink.path) for sink, _ in self._files]
 
     def done(
         self, results: Mapping[int, Outcome], doubtful: Mapping[int, Outcome]
@@ -105,7 +101,7 @@ class Products:
         """Find the tasks whose results count, and the tasks whose writes the machine has lost.
 
         A region counts only in the allocation that it was written to, or when that one was
-        committed. A committed volume counts only as a whole, since it is not written to again.
+        committed. A committed file counts only as a whole, since it is not written to again.
         `doubtful` are those that have to be read.
         """
         there = self._still_there(results)
@@ -148,15 +144,15 @@ class Products:
         return replaced.size_of(self._place(written)) == written.nbytes
 
     def _in_one_allocation(self, found: set[int], results: Mapping[int, Outcome]) -> set[int]:
-        """Drop tasks that wrote to a volume elsewhere than where it is being made, or has to be
-        made again.
+        """Drop tasks that wrote to a file elsewhere than where it is being made, or has to be made
+        again.
 
-        To drop a task may leave another volume incomplete to which it wrote, too.
+        To drop a task may leave another file incomplete to which it wrote, too.
         """
         if not self._volumes:
             return found
         files = self._surely_committed()
-        volumes = list(zip(self._volumes, self._homes(results), strict=True))
+        volumes = list(zip(self._files, self._homes(results), strict=True))
         left = found
         before = None
         while left != before:
@@ -168,10 +164,10 @@ class Products:
         return left
 
     def _homes(self, results: Mapping[int, Outcome]) -> list[dict[int, str]]:
-        """Tasks that write to each volume, and the allocation that each has written to; '' for
+        """Tasks that write to each file, and the allocation that each has written to; '' for
         none.
         """
-        homes: list[dict[int, str]] = [{} for _ in self._volumes]
+        homes: list[dict[int, str]] = [{} for _ in self._files]
         if not self._volumes:
             return homes
         for task_id in self._tasks:
@@ -181,7 +177,7 @@ class Products:
                 home = ""
                 if output is not None:
                     home = form_of(self._volumes[volume].sink).allocation(output)
-                homes[volume][task_id] = home
+                homes[self._file_of[volume]][task_id] = home
         return homes
 
     def _written(
@@ -196,7 +192,8 @@ class Products:
     def _is_there(self, outcome: Outcome, files: Mapping[str, str]) -> bool:
         parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
         return all(
-            _is_kept(self._volumes[volume], written, files) for (volume, _), written in parts
+            allocations.is_kept(self._volumes[volume], written, files)
+            for (volume, _), written in parts
         )
 
     def _damaged(self, results: Mapping[int, Outcome]) -> set[int]:
@@ -233,7 +230,7 @@ class Products:
         parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
         return any(
             os.path.basename(self._volumes[volume].sink.path) not in files
-            and _differs(self._volumes[volume], slab, written)
+            and allocations.differs(self._volumes[volume], slab, written)
             for (volume, slab), written in parts
         )
 
@@ -243,7 +240,7 @@ class Products:
         Parts get a name of their own before their file.
         """
         found = {name: done.allocation for name, done in committed(self._directory).items()}
-        for sink, _ in self._volumes:
+        for sink, _ in self._files:
             name = os.path.basename(sink.path)
             if name in found and not form_of(sink).is_of(sink, found[name]):
                 del found[name]
@@ -260,24 +257,28 @@ class Products:
             self._commit_blocks()
             return
         going = replaced.may_go(self._directory)
-        written: list[list[Written]] = [[] for _ in self._volumes]
+        written: list[list[Written]] = [[] for _ in self._files]
         for task_id in self._tasks:
             outputs_of_task = results[task_id].outputs
             for (volume, _), output in zip(self._parts(task_id), outputs_of_task, strict=True):
-                written[volume].append(output)
+                written[self._file_of[volume]].append(output)
         root = self._directory.root
         known = committed(self._directory)
-        pairs = zip(self._volumes, written, strict=True)
-        ready = [(volume, outputs) for volume, outputs in pairs if not _is_finished(volume, known)]
+        pairs = zip(self._files, written, strict=True)
+        ready = [
+            (volume, outputs)
+            for volume, outputs in pairs
+            if not allocations.is_finished(volume, known)
+        ]
         for unfinished, outputs in ready:
-            _require_complete(unfinished, outputs)
+            allocations.require_complete(unfinished, outputs)
         if not self._directory.file:
             replacement.begin(root)
         for unfinished, outputs in ready:
             name = os.path.basename(unfinished.sink.path)
             is_to_go = overwrite or name in known or name in going
-            _commit(self._directory, unfinished, outputs, is_to_go)
-        names = {path.name for path in self._files()}
+            allocations.commit(self._directory, unfinished, outputs, is_to_go)
+        names = {path.name for path in self._paths()}
         for stale in leftovers(self._directory.out, names):  # of results that no longer counted
             remove_stale(stale)
         replaced.tidy(self._directory, names)
@@ -355,7 +356,7 @@ class Products:
     def _frames(self) -> Iterator[dict[str, Any]]:
         """What finished volumes hold beside the values of their regions."""
         found = committed(self._directory)
-        for name in (os.path.basename(sink.path) for sink, _ in self._volumes):
+        for name in (os.path.basename(sink.path) for sink, _ in self._files):
             if name not in found:
                 continue
             frame = found[name].frame
@@ -376,7 +377,7 @@ class Products:
         if self._volumes:
             parts = self._parts(outcome.task)
             paths = [self._volumes[volume].sink.path for volume, _ in parts]
-            regions = [{"region": [slab.start, slab.count]} for _, slab in parts]
+            regions = [self._region(volume, slab) for volume, slab in parts]
         for path, region, written in zip(paths, regions, outcome.outputs, strict=True):
             entry = {
                 "task": outcome.task,
@@ -387,34 +388,13 @@ class Products:
             }
             yield entry | region
 
-
-def _vanished(volume: Volume) -> RunStopped:
-    return RunStopped(
-        f"{volume.partial} has disappeared, with what was written to it",
-        AGAIN,
-    )
-
-
-def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
-    """Raise RunStopped for an allocation that is not there, or is not the one that the regions were
-    written to.
-    """
-    sink, partial = volume
-    if not os.path.exists(partial):
-        raise _vanished(volume)
-    form = form_of(sink)
-    own = os.path.basename(partial)
-    stray = [written for written in outputs if form.allocation(written) != own]
-    if stray:
-        raise RunStopped(
-            f"{sink.path}: {show_count(len(stray), 'region')} missing from {partial}",
-            AGAIN,
-        )
-
-
-def _is_finished(volume: Volume, known: Collection[str]) -> bool:
-    """Whether a volume has its name already, since an earlier submission."""
-    return os.path.basename(volume.sink.path) in known and not os.path.exists(volume.partial)
+    def _region(self, volume: int, slab: Hyperslab) -> dict[str, Any]:
+        """A region of a volume, and the name of its array where the file holds several."""
+        said: dict[str, Any] = {"region": [slab.start, slab.count]}
+        name = self._volumes[volume].sink.array_name
+        if name:
+            said["array"] = name
+        return said
 
 
 def _are_in(homes: Mapping[int, str], allocation: str | None) -> bool:
@@ -435,66 +415,3 @@ def _astray(
     if not os.path.exists(volume.partial):
         return present
     return {task_id for task_id in present if homes[task_id] != os.path.basename(volume.partial)}
-
-
-def _allocate(volume: Volume) -> None:
-    try:
-        writing.allocate(*volume)
-    except OSError as error:
-        raise RunStopped(
-            f"{volume.sink.path} cannot be created: {why(error, Path(volume.partial))}",
-            "fix that, then use --resume",
-        ) from error
-
-
-def _commit(
-    directory: RunDirectory, volume: Volume, outputs: Sequence[Written], overwrite: bool
-) -> None:
-    """Let a file appear under its name, and note which one it is before. Raises RunStopped."""
-    sink, partial = volume
-    noted = functools.partial(note, directory, Path(sink.path), Path(partial))
-    try:
-        writing.commit(sink, partial, outputs, overwrite, noted)
-    except FileExistsError as error:
-        raise RunStopped(
-            f"{sink.path} was created by somebody else during the run, and is kept; the results are"
-            f" in {partial}",
-            "move the existing file away and use --resume",
-        ) from error
-    except HyperslabError as error:
-        raise RunStopped(error.sentence, error.resuming) from error
-    except Exception as error:
-        raise RunStopped(
-            f"{sink.path} cannot be finished: {_reason(error)}; what was written stays in"
-            f" {partial}",
-            "fix that, then use --resume",
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    """What an exception says, in few words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
-
-
-def _is_kept(volume: Volume, written: Written, files: Mapping[str, str]) -> bool:
-    """Whether what a task wrote to a volume is in its allocation, or in the file that this one
-    became.
-    """
-    sink, partial = volume
-    allocation = form_of(sink).allocation(written)
-    if files.get(os.path.basename(sink.path)) == allocation:
-        return True
-    if allocation != os.path.basename(partial):
-        return False
-    return form_of(sink).is_kept(sink, partial, written)
-
-
-def _differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
-    """Whether an allocation holds in a region something else than was written there."""
-    sink, partial = volume
-    try:
-        return form_of(sink).differs(sink, partial, slab, written)
-    except (OSError, HyperslabError):
-        return True

@@ -50,7 +50,8 @@ def _shared_edges(plan: Plan) -> Iterator[tuple[ArraySink, int]]:
     for task in stage.tasks:
         for _, piece in output_pieces(stage.job, task):
             sink = stage.job.output.volumes[piece.source].sink
-            if not form_of(sink).has_shared_file or piece.slab == Hyperslab.full(sink.shape):
+            is_alone = piece.slab == Hyperslab.full(sink.shape) and not sink.members
+            if not form_of(sink).has_shared_file or is_alone:
                 continue
             first, last = _reach(sink, piece.slab)
             if last - first > piece.slab.size * sink.dtype.itemsize:
@@ -66,7 +67,7 @@ def _reach(sink: ArraySink, slab: Hyperslab) -> tuple[int, int]:
     shape = [sink.shape[axis] for axis in sink.axes]
     row = [math.prod(shape[axis + 1 :]) * sink.dtype.itemsize for axis in range(len(shape))]
     low, high = stored.bounds
-    base = len(sink.head or b"")
+    base = sink.begin
     first = sum(a * n for a, n in zip(low, row, strict=True))
     last = sum((z - 1) * n for z, n in zip(high, row, strict=True)) + sink.dtype.itemsize
     return base + first, base + last

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab import formats
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import checksums
@@ -111,7 +110,12 @@ def _folder_of(directory: RunDirectory, entry: Mapping[str, Any]) -> Path:
 def _label(entry: Mapping[str, Any]) -> str:
     if "frame" in entry:
         return f"{entry['path']} (header)"
-    return f"{entry['path']} (task {entry['task']})" if "region" in entry else str(entry["path"])
+    name = str(entry["path"])
+    if entry.get("array"):
+        name += f"::{entry['array']}"
+    if "region" in entry:
+        return f"{name} (task {entry['task']})"
+    return name
 
 
 class _Files:
@@ -122,15 +126,18 @@ class _Files:
     def __init__(self, entries: list[Mapping[str, Any]], folder: Path) -> None:
         self._regions = Counter(entry["path"] for entry in entries if "region" in entry)
         self._folder = folder
-        self._known: dict[str, ArraySource] = {}
+        self._known: dict[tuple[str, str], ArraySource] = {}
 
-    def source(self, out: Path, name: str) -> ArraySource:
-        """The file of this name in a directory. Raises OSError, FormatError."""
-        if name not in self._known:
-            source = formats.open_source(os.fspath(out / name))
+    def source(self, out: Path, name: str, array: str) -> ArraySource:
+        """The file of this name in a directory, or the array of this name in it where it holds
+        several. Raises OSError, FormatError.
+        """
+        known = (name, array)
+        if known not in self._known:
+            source = checksums.source_at(out / name, array)
             is_entered = self._regions[name] > 1 and gzipindex.can_be_indexed(source)
-            self._known[name] = self._indexed(source) if is_entered else source
-        return self._known[name]
+            self._known[known] = self._indexed(source) if is_entered else source
+        return self._known[known]
 
     def _indexed(self, source: ArraySource) -> ArraySource:
         try:
@@ -170,5 +177,6 @@ def _found(files: _Files, out: Path, entry: Mapping[str, Any]) -> str:
         return frame.checksum(path, [Span(*span) for span in entry["frame"]])
     if "region" in entry:
         region = Hyperslab(*map(tuple, entry["region"]))
-        return checksums.of_region(files.source(out, entry["path"]), region)
+        source = files.source(out, entry["path"], entry.get("array", ""))
+        return checksums.of_region(source, region)
     return checksums.of_output(path, entry["checksum"])

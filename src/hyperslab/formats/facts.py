@@ -114,6 +114,8 @@ class Facts:
     "A new file takes over that its source is compressed, and how strongly."
     has_parts: bool = False
     "A file may stand for those of its writers, which lie in a folder beside it."
+    holds_several: bool = False
+    "A new file may hold several arrays (`hyperslab.formats.hooks.Unites`)."
     has_groups: bool = False
     "Variables lie in groups, one within the other."
     groups: str = ""

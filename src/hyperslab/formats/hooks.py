@@ -10,6 +10,16 @@ from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab
 
 
+class Unites(Protocol):
+    """A format whose new files may hold several arrays."""
+
+    def together(self, sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
+        """The same arrays, of one path and with different names, in one file.
+
+        Raises UsageError for what such a file cannot hold.
+        """
+
+
 class Encodes(Protocol):
     """A format with sinks in pieces."""
 

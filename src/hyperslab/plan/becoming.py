@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hyperslab.arrays import DType
-from hyperslab.arrays.axes import Axes
+from hyperslab.arrays.axes import Axes, for_each
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.errors import UsageError
-from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, Write
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, Write, axes_after
 from hyperslab.plan.promise import Promise
 
 
@@ -111,11 +111,12 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
     """What every whole of a pipeline becomes. Raises UsageError where files of one whole have
     different dtypes, and for axes that cannot be.
     """
-    promised = list(zip(pipeline.returns, pipeline.axes, strict=True))
     dropped = pipeline.dropped
     found = []
     for index, whole in enumerate(pipeline.source.wholes):
         given = tuple(input_dtype(pipeline, name, index) for name in pipeline.inputs)
+        axes_of_all = axes_after(pipeline.steps, len(whole.shape))
+        promised = zip(pipeline.returns, axes_of_all, strict=True)
         before = _last_dtype(pipeline.steps[:-1]) or given[0]
         outputs = tuple(
             _made(pipeline, whole, promise, axes, np.dtype(promise.dtype or before))
@@ -161,7 +162,7 @@ def input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
 
 
 def _made(pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, dtype: DType) -> Made:
-    scale = pipeline.scale
+    scale = for_each(pipeline.scale, len(whole.shape), 1)
     source = pipeline.source.first(whole)
     region = _volume_region(pipeline, whole)
     shape = whole.shape

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hyperslab import formats
+from hyperslab.arrays.axes import for_each
 from hyperslab.arrays.partition import Partition
 from hyperslab.arrays.sets import Piece, Whole
 from hyperslab.arrays.slab import Hyperslab
@@ -58,7 +59,7 @@ class BlockTasks:
             if looks in seen or not len(partition):
                 continue
             seen.add(looks)
-            core = _largest_block(partition, self._job.halo)
+            core = _largest_block(partition, for_each(self._job.halo, len(partition.shape), 0))
             if core.size:
                 peak = max(peak, self._task(0, index, core, len(partition)).bytes_peak)
         return peak
@@ -80,7 +81,8 @@ class BlockTasks:
     def _task(self, number: int, index: int, core: Hyperslab, blocks: int) -> Task:
         """The task of one of so many blocks of a whole."""
         whole = self._pipeline.source.wholes[index]
-        read, pad = _with_halo(core, self._job.halo, whole.shape)
+        halo = for_each(self._job.halo, len(whole.shape), 0)
+        read, pad = _with_halo(core, halo, whole.shape)
         reads = tuple(self._reads(index, read))
         names: tuple[str, ...] = ()
         if self._suffix:

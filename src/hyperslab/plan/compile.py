@@ -417,7 +417,9 @@ def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
 def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
     names = [name for task in tasks for name in task.outputs]
     if job.output is not None:
-        names += [os.path.basename(sink.path) for sink, _ in job.output.volumes]
+        alone = [sink.path for sink, _ in job.output.volumes if not sink.members]
+        shared = {sink.path for sink, _ in job.output.volumes if sink.members}
+        names += [os.path.basename(path) for path in (*alone, *shared)]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.arrays import DType
+from hyperslab.arrays.axes import for_each
 from hyperslab.arrays.sets import Piece
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
@@ -148,9 +149,10 @@ def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DTy
 
     `count` is the block's shape without its halo, `dtypes` those of the inputs.
     """
-    shape: tuple[int, ...] = tuple(n + 2 * h for n, h in zip(count, pipeline.halo, strict=True))
+    halo = for_each(pipeline.halo, len(count), 0)
+    shape: tuple[int, ...] = tuple(n + 2 * h for n, h in zip(count, halo, strict=True))
     copies = 0
-    if any(pipeline.halo):
+    if any(halo):
         copies = math.prod(shape) * sum(dtype.itemsize for dtype in dtypes)
     dtype = dtypes[0]
     held = 0

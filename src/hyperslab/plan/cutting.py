@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from hyperslab.arrays.axes import for_each
 from hyperslab.arrays.partition import (
     Layout,
     Partition,
@@ -270,7 +271,8 @@ class Cutting:
         if len(whole.members) == 1:
             chunk = _chunk(source)
         itemsize = sum(dtype.itemsize for dtype in self.becoming[index].given)
-        return Layout(whole.shape, source.axes, itemsize, chunk, self.pipeline.halo)
+        halo = for_each(self.pipeline.halo, source.ndim, 0)
+        return Layout(whole.shape, source.axes, itemsize, chunk, halo)
 
 
 def preview(pipeline: Pipeline, slots: int, slot_nbytes: int) -> tuple[Partition, ...]:

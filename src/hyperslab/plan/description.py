@@ -79,7 +79,7 @@ def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
     first = inputs.sources[0]
     return {
         "kind": inputs.kind,
-        "files": len(inputs.sources),
+        "files": len({str(source.url) for source in inputs.sources}),
         "first": str(first.url),
         "shape": inputs.wholes[0].shape,
     }

@@ -165,9 +165,9 @@ class Write:
     name: str = ""
     "Name of the file of keep='volume' and one array; '': after the source."
     encodings: tuple[Encoding, ...] = ()
-    """Encodings of the arrays of keep='volume', where they are not the same for all; (): as
-    `encoding` says.
-    """
+    "Encodings of the arrays of keep='volume', where they differ; (): as `encoding` says."
+    are_together: bool = False
+    "All arrays of keep='volume' go to the file `name`, by the names of their encodings."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

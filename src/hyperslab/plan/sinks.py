@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
+from hyperslab.formats.hooks import Unites
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block
@@ -49,9 +51,8 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
     folder = os.path.abspath(end.dest)
     if end.keep != "volume":
         return Output(folder, end.format, end.encoding)
-    unfinished = _unfinished(folder)
     _require_one_file(becoming, end)
-    volumes: list[Volume] = []
+    sinks: list[ArraySink] = []
     tiled: list[tuple[Whole, ...]] = []
     for index, whole in enumerate(sources.wholes):
         if any(not made.shape for made in becoming[index].outputs):
@@ -62,15 +63,40 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
         tiles = []
         for made, own in _stored_alike(whole, becoming[index], encoding, end):
             boxes = list(_grid(made, end))
-            first = len(volumes)
+            first = len(sinks)
             for box in boxes:
                 name = _file_name(whole, made, box, len(boxes), end)
-                sink = _sink(os.path.join(folder, name), made, box, own)
-                volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
+                sinks.append(_sink(os.path.join(folder, name), made, box, own))
             members = [Member(first + number, box) for number, box in enumerate(boxes)]
             tiles.append(_tiled(made.shape, members))
         tiled.append(tuple(tiles))
-    return Output(folder, end.format, end.encoding, tuple(volumes), tuple(tiled))
+    if end.are_together:
+        sinks = list(_together(sinks))
+    return Output(folder, end.format, end.encoding, _volumes(folder, sinks), tuple(tiled))
+
+
+def _together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
+    """The same arrays in one file. Raises UsageError for two of one name."""
+    names = [sink.encoding.name.strip("/") for sink in sinks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"{sinks[0].path}: two arrays would have the name '{twice}' in it: leave out one, or"
+            " name a directory"
+        )
+    module = cast(Unites, formats.module(sinks[0].format))
+    return module.together(sinks)
+
+
+def _volumes(folder: str, sinks: Sequence[ArraySink]) -> tuple[Volume, ...]:
+    """Arrays and the unfinished files that they go to, which are one for all arrays of a file."""
+    unfinished = _unfinished(folder)
+    partials: dict[str, str] = {}
+    for sink in sinks:
+        if sink.path not in partials:
+            name = os.path.basename(sink.path)
+            partials[sink.path] = _partial_path(folder, name, sink, unfinished)
+    return tuple(Volume(sink, partials[sink.path]) for sink in sinks)
 
 
 def _stored_alike(
@@ -110,7 +136,7 @@ def _fitting_chunks(sink: ArraySink, whole: Whole, becoming: Becoming) -> tuple[
 def _require_one_file(becoming: Sequence[Becoming], end: Write) -> None:
     """Raise UsageError for one name of several files."""
     names = [made.name for whole in becoming for made in whole.outputs]
-    if not end.name or len(names) == 1:
+    if not end.name or len(names) == 1 or end.are_together:
         return
     what = show_count(len(becoming), "array")
     if len(becoming) == 1:
@@ -242,6 +268,9 @@ def allocation_digest(sink: ArraySink) -> str:
     one of an earlier version has left. A new field that changes what is written is only told where
     it is not as it was before there was one.
     """
+    if sink.members:
+        digests = "".join(map(allocation_digest, sink.members))
+        return hashlib.sha256(digests.encode()).hexdigest()[:12]
     about = [
         *map(repr, (sink.shape, sink.axes, sink.dtype.str, sink.form, sink.unit)),
         _in_tuple([_told("Codec", name=c.name, options=c.options) for c in sink.codecs]),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import for_each
 from hyperslab.arrays.sets import Piece
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
@@ -296,13 +297,14 @@ def _beside(job: Job, state: State) -> Iterator[Array]:
     where they lack an axis; without its halo once a function has cut that off.
     """
     count = state.task.core.count
-    shape = tuple(n + 2 * h for n, h in zip(count, job.halo, strict=True))
+    halo = for_each(job.halo, len(count), 0)
+    shape = tuple(n + 2 * h for n, h in zip(count, halo, strict=True))
     for block in state.blocks[1:]:
         whole = block
         if block.shape != shape:
             whole = np.broadcast_to(block, shape)
         if state.blocks[0].shape == count:
-            whole = whole[tuple(slice(h, h + n) for h, n in zip(job.halo, count, strict=True))]
+            whole = whole[tuple(slice(h, h + n) for h, n in zip(halo, count, strict=True))]
         yield whole
 
 

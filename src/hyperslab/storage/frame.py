@@ -69,16 +69,17 @@ def _extent(path: Path) -> str:
     return str(path.stat().st_size)
 
 
-def documents(store: Path, name: str = "") -> list[Span]:
-    """All documents of a store, and where the array with its values has a name, the chunks of the
+def documents(store: Path, *names: str) -> list[Span]:
+    """All documents of a store, and where the arrays with its values have names, the chunks of the
     others.
     """
-    found = sorted(path for path in _files(store) if _is_beside(path.relative_to(store), name))
+    own = names or ("",)
+    found = sorted(path for path in _files(store) if _is_beside(path.relative_to(store), own))
     return [Span(str(path.relative_to(store)), 0, path.stat().st_size) for path in found]
 
 
-def _is_beside(path: Path, name: str) -> bool:
-    return path.name in DOCUMENTS or not path.is_relative_to(name)
+def _is_beside(path: Path, names: Iterable[str]) -> bool:
+    return path.name in DOCUMENTS or not any(map(path.is_relative_to, names))
 
 
 def _files(store: Path) -> Iterator[Path]:

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from hyperslab.cli import flags
+from hyperslab.cli.help_page import FIRST, MOST_USED
 from hyperslab.engines.facts import engine_names
 from hyperslab.formats import written
 from hyperslab.workloads import BUILTINS
@@ -66,6 +67,11 @@ def test_flags_are_in_panels_with_an_example(verb: str, monkeypatch: pytest.Monk
     for example in titles.values():
         for flag in re.findall(r"--[a-z-]+", example):
             assert re.search(rf"^│ +(\* +)?{flag} ", said, re.MULTILINE), (flag, example)
+    if verb == "run":
+        panels_of_run = re.findall(r"^╭─ ([A-Z][a-z ]+)", said, re.MULTILINE)
+        assert panels_of_run[:3] == ["Arguments ", "Options ", FIRST]
+        first = said.partition(FIRST)[2].partition("╰")[0]
+        assert all(re.search(rf"^│ +(\* +)?{flag} ", first, re.MULTILINE) for flag in MOST_USED)
     alone = said.partition(" Options ")[2].partition("╰")[0]
     if verb != "diff":
         assert alone.count("--") == alone.count("--help"), "every flag has its panel"

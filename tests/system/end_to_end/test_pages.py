@@ -115,6 +115,14 @@ def test_the_tutorial(desk: Desk) -> None:
     np.testing.assert_array_equal(halved, values // 2)
 
 
+def test_first_hour(desk: Desk) -> None:
+    type_all(desk, "docs/first-hour.md")
+    for name in ("first.nii", "second.nii"):
+        image = real_values_of(desk.folder / name)
+        filled = real_values_of(desk.folder / "filled" / name)
+        assert filled.sum() == 30**3 > (image > 50).sum()
+
+
 @pytest.mark.usefixtures("hurried")
 def test_functions(desk: Desk) -> None:
     type_all(desk, "docs/functions.md")
@@ -179,6 +187,10 @@ def test_convert(desk: Desk) -> None:
     assert len(list((desk.folder / "scans-h5").glob("*.h5"))) == 3
     assert hyperslab.open("frames.h5").shape == (3, 64, 64)
     assert hyperslab.open("field.nc").dtype == "f4"
+    for name in ("group.h5", "both.nc"):
+        np.testing.assert_array_equal(hyperslab.open(f"{name}::/entry/data")[...], brain)
+        assert hyperslab.open(f"{name}::/entry/field").shape == (30, 40)
+    assert hyperslab.open("all.h5::scan_2").shape == (100, 120, 90)
 
 
 def test_report(desk: Desk) -> None:

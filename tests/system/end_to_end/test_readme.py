@@ -1,13 +1,11 @@
-"""The examples of README.md, as they stand there, on every engine: the same files, the same
-value.
+"""README.md as a reader types it in a clone, from top to bottom; then its function and its fold on
+every engine: the same files, the same value.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
+import contextlib
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,37 +13,100 @@ import numpy as np
 import pytest
 
 from hyperslab.engines.facts import ENGINES
-from tests.repetitions import few
+from tests.apps.bids.heads import two_millimetres
+from tests.repetitions import repeats
 from tests.system.clusters import dask, mpi, slurm, spark
 from tests.system.clusters.required import required
-from tests.system.end_to_end.command import ROOT, assembled, outputs, succeed, values_of
+from tests.system.end_to_end.command import (
+    ROOT,
+    affine_of,
+    assembled,
+    outputs,
+    save,
+    succeed,
+    values_of,
+)
+from tests.system.end_to_end.typed import Desk, Snippet, snippets
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 IMAGE = ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz"
-OTHERS = [name for name in ENGINES if name != "serial"]
-PLAYED = ("processes",)
-"The engine that the page leaves open; those of EngineTests are the same on the others."
+UNTRIED = {
+    "make demo": "builds an environment, and runs all tests",
+    "dask scheduler": "a cluster of Dask's: test_pages.py types the same lines of docs/tutorial.md",
+    "session(": "a session of Spark's: test_the_example_of_spark_runs",
+}
+"Why blocks with these words are not typed with the others."
+LIGHTER = {
+    "--size 300MB": "--size 300kB",
+    "cp colin27_ch2_T1w.nii.gz study": "cp smaller.nii.gz study",
+    "-o on-dask --engine dask-futures": "-o on-dask --engine processes",
+    "-o on-spark --engine spark": "-o on-spark --engine serial",
+    "-o one --engine dask-futures --workers 1 --threads 2": "-o one --engine threads --threads 2",
+    "-o two --engine dask-futures": "-o two --engine processes",
+}
+"What is typed instead: less data, and engines that start at once."
+TYPED = ("processes", "serial", "threads")
+"Engines that README's own lines have used by then."
 MISSING = {"dask": dask.missing, "mpi": mpi.missing, "spark": spark.missing}
 
 
-def fenced(language: str) -> list[str]:
-    """The code blocks of README.md in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def why_untried(snippet: Snippet) -> str:
+    """Why a block is not typed with the others; '' where it is."""
+    return next((why for words, why in UNTRIED.items() if words in snippet.text), "")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """Somebody who has typed README.md in a folder that has a clone's data, and nothing else."""
+    folder = tmp_path_factory.mktemp("clone")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "tests").symlink_to(ROOT / "tests")
+    head = two_millimetres(tmp_path_factory.mktemp("head")).path
+    save(folder / "smaller.nii.gz", values_of(head), affine_of(head))
+    desk = Desk(folder, LIGHTER, {})
+    with contextlib.chdir(folder):
+        for snippet in snippets("README.md"):
+            if not why_untried(snippet):
+                desk.type(snippet)
+        yield desk
+    desk.leave()
+
+
+def test_every_block_is_typed_or_has_a_reason() -> None:
+    blocks = snippets("README.md")
+    assert len(blocks) == README.count("\n```") / 2
+    assert {block.language for block in blocks} <= {"", "console", "python"}
+    assert [block.place for block in blocks if block.untried] == []
+    for words in UNTRIED:
+        assert sum(words in block.text for block in blocks) == 1, words
+    for words in LIGHTER:
+        assert any(words in block.text for block in blocks), words
+
+
+def test_what_is_typed_makes_what_is_said(desk: Desk) -> None:
+    out = desk.folder / "clipped"
+    assert len(outputs(out)) == 27
+    assert np.array_equal(assembled(out, IMAGE), np.clip(values_of(IMAGE), 30, 200))
+    (above,) = (said for line, said in desk.printed.items() if "above/result.json" in line)
+    assert above == str(int((values_of(IMAGE) > 20).sum()))
+    assert f"\n{above}\n" in README
+    (same,) = (said for line, said in desk.printed.items() if line.startswith("diff -r"))
+    assert same == "the same bytes\n"
+    printed = "".join(desk.printed.values())
+    assert "[  1.   0.   0. -80.]" in printed
+    assert "mean brain volume " in printed
+    assert (desk.folder / "packed" / "colin27_ch2_T1w_000_000_000.nii.gz").is_file()
+    assert (desk.folder / "small.nii.gz").is_file()
 
 
 def command(function: str) -> list[str]:
     """The arguments with which README.md runs a function: of the first command that leaves the
     engine open.
     """
-    lines = [line for block in fenced("console") for line in block.splitlines()]
-    runs = [
-        line
-        for line in lines
-        if line.startswith(f"$ hyperslab run {function} ") and "--engine" not in line
-    ]
-    words = shlex.split(
-        next(line for line in runs if "--dry-run" not in line).removeprefix("$ hyperslab ")
-    )
+    lines = [line for snippet in snippets("README.md") for line in snippet.commands]
+    runs = [line for line in lines if line.startswith(f"hyperslab run {function} ")]
+    line = next(line for line in runs if "--engine" not in line and "--dry-run" not in line)
+    words = shlex.split(line.removeprefix("hyperslab "))
     return words[: words.index("&&")] if "&&" in words else words
 
 
@@ -56,34 +117,8 @@ def run(function: str, engine: str) -> Path:
     words = command(function)
     out = words.index("-o") + 1
     words[out] += f"-{engine}"
-    succeed(*words, "--workers", 1 if engine == "serial" else 2, "--engine", engine)
+    succeed(*words, "--workers", 2, "--engine", engine)
     return Path(words[out])
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the image and with every file that README.md shows under its name."""
-    folder = tmp_path_factory.mktemp("desk")
-    shutil.copy(IMAGE, folder)
-    for block in fenced("python"):
-        if named := re.match(r"# (\w+\.py)\n", block):
-            (folder / named[1]).write_text(block, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _at_the_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(desk)
-
-
-@pytest.fixture(scope="module")
-def clipped(desk: Path) -> dict[str, bytes]:
-    """The files that the simplest engine makes, which are right."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(desk)
-        out = run("clip.py:clip", "serial")
-        assert np.array_equal(assembled(out, IMAGE), np.clip(values_of(IMAGE), 30, 200))
-        return {path.name: path.read_bytes() for path in outputs(out)}
 
 
 @pytest.fixture
@@ -98,51 +133,28 @@ def _its_cluster(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield
 
 
+@repeats("files are the same on every engine: EngineTests")
 @pytest.mark.usefixtures("_its_cluster")
-@pytest.mark.parametrize("engine", few(PLAYED, OTHERS, "the same files on every engine"))
-def test_the_function_makes_the_same_files_on_every_engine(
-    clipped: dict[str, bytes], engine: str
-) -> None:
-    assert len(clipped) == 27
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in TYPED])
+def test_the_function_makes_the_same_files_on_every_engine(desk: Desk, engine: str) -> None:
+    expected = {path.name: path.read_bytes() for path in outputs(desk.folder / "clipped")}
     found = {path.name: path.read_bytes() for path in outputs(run("clip.py:clip", engine))}
-    assert found == clipped
+    assert found == expected
 
 
-VALUES = ["serial", "processes", "dask-bag"]
+@repeats("values are the same on every engine: EngineTests")
+@pytest.mark.parametrize("engine", ["serial", "dask-bag"])
+def test_the_fold_comes_to_the_same_value(desk: Desk, engine: str) -> None:
+    expected = (desk.folder / "above" / "result.json").read_text()
+    assert (run("volume.py:above", engine) / "result.json").read_text() == expected
 
 
-@pytest.mark.parametrize("engine", few(VALUES[1:2], VALUES, "the same value on every engine"))
-def test_the_fold_comes_to_the_value_that_is_printed(engine: str) -> None:
-    (printed,) = (
-        block.splitlines()[1] for block in fenced("console") if "above/result.json" in block
-    )
-    assert (run("volume.py:above", engine) / "result.json").read_text() == printed
-    assert int(printed) == int((values_of(IMAGE) > 20).sum())
-
-
-def test_files_that_are_named_are_shipped_or_made_before(desk: Path) -> None:
-    """By the lines above, from the folder of a clone on an empty machine."""
-    there = {path.name for path in desk.iterdir()} - {IMAGE.name}
-    named = re.compile(r"[\w./-]+\.(?:nii\.gz|mnc|nc|h5|py)\b")
-    lines = (line for line in README.split("## What it reads")[0].splitlines())
-    for line in (line for line in lines if line.startswith("$ ")):
-        sources = named.findall(line)
-        if line.startswith("$ hyperslab convert "):
-            places = list(itertools.takewhile(lambda word: word[0] != "-", line.split()[3:]))
-            there.add(places.pop())
-            sources = [place for place in places if named.fullmatch(place)]
-        if line.startswith("$ cp ") and len(sources) > 1:
-            there.add(sources.pop())
-        for source in sources:
-            assert source in there or (ROOT / source).is_file(), line
-        if line.startswith("$ cp "):
-            there |= {Path(source).name for source in sources}
-
-
-def test_the_examples_of_dask_and_xarray_run(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = (block for block in fenced("python") if "to_dask" in block)
-    exec(compile(block, "README.md", "exec"), {})
-    assert "[  1.   0.   0. -80.]" in capsys.readouterr().out
+@repeats("what Spark reads and writes: tests/connectors/spark")
+def test_the_example_of_spark_runs(desk: Desk) -> None:
+    required(spark.missing())
+    (block,) = (one for one in snippets("README.md") if "session(" in one.text)
+    desk.type(block)
+    assert (desk.folder / "upper.h5").exists()
 
 
 def test_every_engine_is_named() -> None:

@@ -9,6 +9,7 @@ the reason above it, as `<!-- untried: a cluster of yours -->`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -86,7 +87,7 @@ class Desk:
         "Exit statuses of the commands that have these words; of others 0."
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed: dict[str, str] = {}
-        "What each command has printed."
+        "What each command, and each block of Python by its place, has printed."
         self._background: list[subprocess.Popen[bytes]] = []
 
     def type(self, snippet: Snippet) -> None:
@@ -96,7 +97,10 @@ class Desk:
         if named := _FILE.match(snippet.text):
             (self.folder / named[1]).write_text(self._instead(snippet.text), encoding="utf-8")
         elif snippet.language == "python":
-            exec(compile(self._instead(snippet.text), snippet.place, "exec"), self.names)
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                exec(compile(self._instead(snippet.text), snippet.place, "exec"), self.names)
+            self.printed[snippet.place] = said.getvalue()
         for line in snippet.commands:
             self._run(self._instead(line), f"{snippet.place}: {line}")
 

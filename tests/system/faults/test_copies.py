@@ -21,7 +21,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
-from hyperslab.driver import products
+from hyperslab.driver import allocations
 from hyperslab.errors import RunStopped
 from hyperslab.plan.task import Volume
 from hyperslab.storage.recordfile import load_record, save_record
@@ -116,10 +116,10 @@ def test_regions_that_were_written_elsewhere_make_no_file(tmp_path: Path) -> Non
     volume = Volume(sink, str(tmp_path / ".a.nii.0-00aa.part"))
     writing.allocate(*volume)
     written = writing.write_region(*volume, Hyperslab.full(shape), block)
-    products._require_complete(volume, [written])
+    allocations.require_complete(volume, [written])
     elsewhere = replace(written, path=str(tmp_path / ".a.nii.0-00bb.part"))
     with pytest.raises(RunStopped, match=r"a\.nii: 1 region missing from .*--resume"):
-        products._require_complete(volume, [written, elsewhere])
+        allocations.require_complete(volume, [written, elsewhere])
 
 
 def _interrupted(*_: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,11 @@ class Variable:
     "Axes from the slowest to the fastest, as in ArraySource; (): in order."
     unread: Mapping[str, str] = field(default_factory=dict)
     "Names of attributes that cannot be read, and why not."
+
+    @property
+    def size(self) -> int:
+        """Number of its elements."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

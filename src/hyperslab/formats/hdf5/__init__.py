@@ -49,7 +49,7 @@ from hyperslab.formats.hdf5.netcdf4 import (
     is_scale,
 )
 from hyperslab.formats.hdf5.repetition import may_differ, read_twice
-from hyperslab.formats.hdf5.sinks import encode, index, sink
+from hyperslab.formats.hdf5.sinks import encode, index, sink, together
 from hyperslab.formats.hdf5.storage import Storage, locate, require_filters
 from hyperslab.formats.hdf5.tree import datasets, is_written_here
 from hyperslab.formats.hdf5.types import attribute, description, element, is_number, is_record
@@ -70,6 +70,7 @@ __all__ = [
     "parts_folder",
     "read_reference",
     "sink",
+    "together",
     "write_index",
 ]
 

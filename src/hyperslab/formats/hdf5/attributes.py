@@ -1,10 +1,8 @@
-"""What a new HDF5 dataset says of itself: the names of its axes, the meaning of its values, its
-place, its units.
-"""
+"""What a new HDF5 dataset says of itself: the meaning of its values, its place, its units."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,12 @@ from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.agreement import agree, meaning
 from hyperslab.formats.conventions.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
-from hyperslab.formats.hdf5 import companions
-from hyperslab.formats.place import DATASET, NAMES, attributes_of, companions_beside
+from hyperslab.formats.place import DATASET, NAMES, attributes_of
 
 _OF_SCALES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _OF_OTHERS = {*NAMES, *_OF_SCALES, *ATTRIBUTES}
 _OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
 _NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
-_NETCDF_NAME_LENGTH = 256
 
 
 def dataset_name(sink: ArraySink) -> str:
@@ -30,26 +26,22 @@ def dataset_name(sink: ArraySink) -> str:
     return sink.encoding.name.strip("/") or DATASET
 
 
-def describe(file: Any, dataset: Any, sink: ArraySink) -> None:
-    """Say what a dataset's axes, values and place are."""
-    if is_netcdf(sink.path):
-        _add_dimensions(file, dataset, sink)
-    elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
-        for axis, label in enumerate(sink.header.dims):
-            dataset.dims[axis].label = label
-        _add_scales(file, dataset, sink)
-    dataset.attrs.update(_attributes(sink))
-    file.attrs.update({name: _of(sink)(v) for name, v in sink.header.file_attributes.items()})
+def attributes_of_file(sink: ArraySink, group: str) -> dict[str, Any]:
+    """The attributes of a group of an array's file, '' for the root, as the new one has them."""
+    said = sink.header.group_attributes.get(group, {})
+    if not group:
+        said = sink.header.file_attributes
+    return {name: said_by(sink)(value) for name, value in said.items()}
 
 
-def _of(sink: ArraySink) -> Callable[[Any], Any]:
+def said_by(sink: ArraySink) -> Callable[[Any], Any]:
     """What makes an attribute as the file has it."""
     if is_netcdf(sink.path):
         return _of_netcdf
     return _of_hdf5
 
 
-def _attributes(sink: ArraySink) -> dict[str, Any]:
+def attributes_of_sink(sink: ArraySink) -> dict[str, Any]:
     """The attributes that came along and are not said otherwise, in their order, then the packing
     and the place.
     """
@@ -65,7 +57,7 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
         elif name not in not_kept and _is_plain(name, value):
             said[name] = np.array(value, object) if isinstance(value, tuple) else value
     said |= {**packing, **attributes_of(header, sink.shape)}
-    return {name: _of(sink)(value) for name, value in said.items()}
+    return {name: said_by(sink)(value) for name, value in said.items()}
 
 
 def _of_hdf5(value: Any) -> Any:
@@ -126,94 +118,6 @@ def _is_plain(name: str, value: Any) -> bool:
 def is_netcdf(path: str) -> bool:
     """Whether a file of this name has netCDF-4's data model."""
     return path.lower().endswith(_NETCDF_SUFFIXES)
-
-
-def _add_scales(file: Any, dataset: Any, sink: ArraySink) -> None:
-    """A dimension scale for every axis whose coordinates are known; other companions beside it."""
-    own = dataset_name(sink).partition("/")[0]
-    here = [one for one in companions_beside(sink.header, sink.shape) if one.name != own]
-    scales = {}
-    dims = sink.header.dims
-    for one in here:
-        if one.dims == (one.name,) and one.name in dims:
-            scales[one.name] = companions.write(file, one, _of_hdf5)
-            scales[one.name].make_scale(one.name)
-    if scales:  # readers that go by names want every axis to have one
-        taken = {own, *(one.name for one in here)}
-        free = {name: n for name, n in zip(dims, sink.shape, strict=True) if name not in taken}
-        scales |= {name: _dimension(file, name, n) for name, n in free.items() if _is_name(name)}
-    for axis, name in enumerate(dims):
-        if name in scales:
-            dataset.dims[axis].attach_scale(scales[name])
-    for one in here:
-        if one.name not in scales:
-            companions.attach(companions.write(file, one, _of_hdf5), one, scales)
-
-
-def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
-    """A dimension scale for every dimension: its coordinates, or one without values, as netCDF-4
-    has those that have no coordinates. Then the other companions.
-    """
-    names = _dimension_names(sink)
-    own = dataset_name(sink).partition("/")[0]
-    here = {
-        one.name: one
-        for one in companions_beside(sink.header, sink.shape)
-        if one.name != own and names == list(sink.header.dims)
-    }
-    extents = dict(zip(names, sink.shape, strict=True))
-    for one in here.values():
-        extents |= {
-            d: n for d, n in zip(one.dims, one.values.shape, strict=True) if d not in extents
-        }
-    scales = {}
-    for number, (dim, extent) in enumerate(extents.items()):
-        if dim in here and here[dim].dims == (dim,):
-            scales[dim] = companions.write(file, here.pop(dim), _of_netcdf)
-            scales[dim].make_scale(dim)
-        else:
-            scales[dim] = _dimension(file, dim, extent)
-        scales[dim].attrs.create("_Netcdf4Dimid", number, dtype="i4")
-    for axis, dim in enumerate(names):
-        dataset.dims[axis].attach_scale(scales[dim])
-    for one in here.values():
-        if one.name not in scales:
-            companions.attach(companions.write(file, one, _of_netcdf), one, scales)
-    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
-
-
-def _dimension(file: Any, dim: str, extent: int) -> Any:
-    """A dimension scale without values."""
-    import h5py
-
-    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    creation.set_obj_track_times(False)
-    space = h5py.h5s.create_simple((extent,))
-    scale = h5py.Dataset(
-        h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation)
-    )
-    scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
-    return scale
-
-
-def _dimension_names(sink: ArraySink) -> list[str]:
-    """One name per axis, none twice and none that the dataset, which would be its coordinates, or
-    its group has.
-    """
-    given: Sequence[str] = ()
-    if len(sink.header.dims) == len(sink.shape):
-        given = sink.header.dims
-    names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
-    own = dataset_name(sink).partition("/")[0]
-    is_right = all(_is_name(name) and name != own for name in names)
-    if is_right and len(set(names)) == len(names):
-        return names
-    return [f"dim_{axis}" for axis in range(len(names))]
-
-
-def _is_name(name: str) -> bool:
-    """Whether netCDF may have a dimension of this name."""
-    return bool(name.strip(".")) and "/" not in name and len(name) <= _NETCDF_NAME_LENGTH
 
 
 def packing_attributes(

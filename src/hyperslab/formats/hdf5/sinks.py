@@ -20,7 +20,6 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from io import RawIOBase
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,8 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.hdf5 import chunkindex
-from hyperslab.formats.hdf5.attributes import (
-    attribute_order,
-    dataset_name,
-    describe,
-    is_netcdf,
-    packing_attributes,
-    reserved_value,
-)
+from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
+from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
 from hyperslab.units import show_count
 
@@ -51,14 +43,6 @@ CHUNK_NBYTES = 2**20
 _LARGEST_NDIM = 32
 _LARGEST_CHUNK_NBYTES = 2**32 - 1
 _NETCDF_NOT = "bcVO"
-_HEAD_NBYTES = 2**26
-"More metadata than this would be before the data only by mistake."
-_VERSION = 8
-"Position in a superblock of its version."
-_END_OF_FILE = 40
-"Position in a superblock of version 0 of the length of the file."
-_ONE = b"\0"
-"A chunk that holds its place."
 
 
 def sink(
@@ -97,12 +81,44 @@ def sink(
     )
     if encoding.virtual:
         return described
-    return replace(described, head=_head(described))
+    return replace(described, head=head_of([described]).data)
+
+
+def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
+    """The same arrays in one file, all with chunks where one of them has some.
+
+    Raises UsageError for parts of writers, which are of one array.
+    """
+    path = sinks[0].path
+    if any(sink.form == "parts" for sink in sinks):
+        raise UsageError(
+            f"{path}: a virtual dataset is of one array: leave out --virtual, or name one"
+        )
+    alike = list(sinks)
+    if any(sink.unit for sink in sinks):
+        alike = [_with_chunks(sink) for sink in sinks]
+    head = head_of(alike)
+    members = tuple(
+        replace(sink, head=head.data, offset=end)
+        for sink, end in zip(alike, head.ends, strict=True)
+    )
+    return tuple(replace(sink, members=members) for sink in members)
+
+
+def _with_chunks(sink: ArraySink) -> ArraySink:
+    if sink.unit:
+        return sink
+    chunks = balanced(sink.shape, sink.dtype.itemsize, CHUNK_NBYTES)
+    encoding = replace(sink.encoding, chunks=chunks)
+    return replace(sink, form="pieces", unit=chunks, encoding=encoding)
 
 
 def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
-    """The chunks of a region, compressed, each with its number in the C-ordered grid of chunks."""
-    grid = _grid(sink)
+    """The chunks of a region, compressed, each with its number in the C-ordered grid of chunks; of
+    a file of several arrays, they are numbered one array after the other.
+    """
+    grid = grid_of(sink)
+    before = _first_number(sink)
     ranges = [
         range(a // c, math.ceil((a + n) / c))
         for a, n, c in zip(slab.start, slab.count, sink.unit, strict=True)
@@ -121,7 +137,8 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
             chunk[...] = 0  # one at the array's edge is filled up
         filled = part.shape
         _copy(chunk[tuple(map(slice, part.shape))], part)
-        yield int(np.ravel_multi_index(place, grid)), _stored(sink, chunk, spare)
+        number = before + int(np.ravel_multi_index(place, grid))
+        yield number, _stored(sink, chunk, spare)
 
 
 def _copy(chunk: Array, part: Array) -> None:
@@ -145,29 +162,35 @@ def index(
     """What makes a file of `size` bytes, which has the head and all chunks, complete: positions,
     and bytes to be there.
 
-    Chunk `numbers[i]` of the C-ordered grid takes `nbytes[i]` bytes from byte `offsets[i]`. Raises
-    FormatError when one is missing or comes twice.
+    Chunk `numbers[i]`, as `encode` counts them, takes `nbytes[i]` bytes from byte `offsets[i]`.
+    Raises FormatError when one is missing or comes twice.
     """
-    grid = _grid(sink)
-    head = sink.head or b""
     found, first = np.unique(numbers, return_index=True)
-    if missing := math.prod(grid) - len(found):
+    chunks = sum(math.prod(grid_of(one)) for one in sink.in_file)
+    if missing := chunks - len(found):
         raise FormatError(f"{sink.path}: {show_count(missing, 'chunk')} not written", AGAIN)
     if len(found) != len(numbers):
         raise FormatError(
             f"{sink.path}: {show_count(len(numbers) - len(found), 'chunk')} written by more than"
             " one task"
         )
-    root, nodes = _index(sink, grid, nbytes[first], offsets[first], size)
-    yield size, nodes
-    yield len(head) - len(root), root
-    yield _END_OF_FILE, struct.pack("<Q", size + len(nodes))
+    end = size
+    before = 0
+    for one in sink.in_file:
+        grid = grid_of(one)
+        own = first[before : before + math.prod(grid)]
+        root, nodes = index_of(one, grid, nbytes[own], offsets[own], end)
+        yield end, nodes
+        yield one.begin - len(root), root
+        end += len(nodes)
+        before += math.prod(grid)
+    yield END_OF_FILE, struct.pack("<Q", end)
 
 
-def _index(
-    sink: ArraySink, grid: tuple[int, ...], nbytes: Array, offsets: Array, at: int = 0
-) -> tuple[bytes, bytes]:
-    return chunkindex.layout(grid, sink.unit, sink.dtype.itemsize, nbytes, offsets, at)
+def _first_number(sink: ArraySink) -> int:
+    """Number of the first chunk of an array among those of its file."""
+    before = itertools.takewhile(lambda one: one.encoding.name != sink.encoding.name, sink.members)
+    return sum(math.prod(grid_of(one)) for one in before)
 
 
 def _stored(sink: ArraySink, chunk: Array, spare: Array) -> bytes:
@@ -179,10 +202,6 @@ def _stored(sink: ArraySink, chunk: Array, spare: Array) -> bytes:
     if before:
         plain = deflating.shuffle(plain, before[0].options[0], spare)
     return deflating.zlib_stream(plain.data, deflate.options[0], bool(before))
-
-
-def _grid(sink: ArraySink) -> tuple[int, ...]:
-    return tuple(math.ceil(n / c) for n, c in zip(sink.shape, sink.unit, strict=True))
 
 
 def _check_storable(
@@ -261,125 +280,3 @@ def balanced(shape: Sequence[int], itemsize: int, limit_nbytes: int) -> tuple[in
         axis = chunk.index(max(chunk))
         chunk[axis] = math.ceil(chunk[axis] / 2)
     return tuple(chunk)
-
-
-class _Head(RawIOBase):
-    """A file of which only the beginning is kept; libhdf5 writes one element far behind, to have
-    its place.
-    """
-
-    def __init__(self) -> None:
-        self.bytes = bytearray()
-        self._at = self._size = 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = (0, self._at, self._size)[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def truncate(self, size: int | None = None) -> int:
-        if size is None:
-            size = self._at
-        self._size = size
-        return self._size
-
-    def write(self, data: Any) -> int:
-        end = self._at + len(data)
-        if end > _HEAD_NBYTES:
-            raise FormatError(
-                "the metadata of an HDF5 file would take more than 64 MiB; leave out attributes"
-            )
-        self.bytes.extend(bytes(max(0, end - len(self.bytes))))
-        self.bytes[self._at : end] = data
-        self._at = end
-        self._size = max(self._size, end)
-        return len(data)
-
-    def readinto(self, buffer: Any) -> int:
-        data = bytes(self.bytes[self._at : self._at + len(buffer)])
-        buffer[: len(data)] = data
-        buffer[len(data) :] = bytes(len(buffer) - len(data))
-        self._at += len(buffer)
-        return len(buffer)
-
-
-def _head(sink: ArraySink) -> bytes:
-    """The bytes before the data, which are all of the file's metadata; the root of an index of
-    chunks comes last.
-    """
-    import h5py
-
-    kept = _Head()
-    first = (0,) * len(sink.shape)
-    offset = None
-    with h5py.File(kept, "w", libver=("earliest", "latest")) as file:
-        dataset = create(file, sink, _properties(sink))
-        file.flush()
-        if sink.unit:
-            dataset.id.write_direct_chunk(
-                first, _ONE
-            )  # now the index and what it points to have their places
-            offset = dataset.id.get_chunk_info(0).byte_offset
-        elif dataset.size:
-            dataset[first] = np.zeros((), sink.dtype)[()]  # now it has its place, behind all else
-            offset = dataset.id.get_offset()
-    head = bytes(kept.bytes[:offset])
-    if offset is not None and len(kept.bytes) > offset + (
-        len(_ONE) if sink.unit else sink.dtype.itemsize
-    ):
-        raise FormatError(f"{sink.path}: HDF5 put metadata behind the data")
-    if sink.unit and (head[_VERSION] or not head.endswith(_root_of_one(sink, len(head)))):
-        raise FormatError(
-            f"{sink.path}: HDF5 {h5py.version.hdf5_version} lays out files with chunks in"
-            " another way"
-        )
-    return head
-
-
-def _root_of_one(sink: ArraySink, offset: int) -> bytes:
-    """The index of the first chunk."""
-    one = (1,) * len(sink.shape)
-    return _index(sink, one, np.array([len(_ONE)]), np.array([offset]))[0]
-
-
-def _properties(sink: ArraySink) -> Any:
-    """Chunks and filters of a dataset of which every value is written."""
-    import h5py
-
-    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    if sink.unit:
-        creation.set_chunk(sink.unit)
-        creation.set_alloc_time(
-            h5py.h5d.ALLOC_TIME_INCR
-        )  # late: all chunks get a place, and zeros, at the first write
-    else:
-        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
-    for codec in sink.codecs:
-        if codec.name == "shuffle":
-            creation.set_shuffle()
-        else:
-            creation.set_deflate(*codec.options)
-    return creation
-
-
-def create(file: Any, sink: ArraySink, creation: Any) -> Any:
-    """The dataset with these properties and its attributes, without its values; a netCDF file also
-    its dimensions.
-    """
-    import h5py
-
-    creation.set_obj_track_times(False)
-    creation.set_attr_creation_order(attribute_order(sink))
-    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
-    links.set_create_intermediate_group(True)
-    kind = h5py.h5t.py_create(sink.dtype, logical=True)
-    space = h5py.h5s.create_simple(sink.shape)
-    if not sink.shape:
-        space = h5py.h5s.create(h5py.h5s.SCALAR)
-    dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
-    describe(file, dataset, sink)
-    h5py.h5o.link(dataset.id, file.id, dataset_name(sink).encode(), links)
-    return dataset

@@ -19,7 +19,8 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import AGAIN, FormatError
 from hyperslab.formats.hdf5.attributes import dataset_name
-from hyperslab.formats.hdf5.sinks import create, sink
+from hyperslab.formats.hdf5.head import create
+from hyperslab.formats.hdf5.sinks import sink
 from hyperslab.units import show_count
 
 
@@ -120,5 +121,5 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
         )
     held_in_memory = io.BytesIO()  # libhdf5 cannot close a file on a disk that is full
     with h5py.File(held_in_memory, "w") as file:
-        create(file, whole, creation)
+        create(file, [whole], [creation])
     Path(path).write_bytes(held_in_memory.getbuffer())

@@ -38,12 +38,12 @@ from hyperslab.arrays.transposition import order_of, transposed
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.conventions import placement
 from hyperslab.formats.conventions.uncut import NAMES, uncut_of
-from hyperslab.formats.conventions.variables import Coordinate
+from hyperslab.formats.conventions.variables import Coordinate, without_auxiliary
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
 from hyperslab.formats.zarr import metadata as zarr_metadata
 from hyperslab.formats.zarr import remote
 from hyperslab.formats.zarr.metadata import Node, chunk_files
-from hyperslab.formats.zarr.sinks import beside, create, sink, write_region
+from hyperslab.formats.zarr.sinks import beside, create, sink, together, write_region
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.folder import fetch, state
 from hyperslab.storage.remote.objects import Answer
@@ -56,6 +56,7 @@ __all__ = [
     "open",
     "read_reference",
     "sink",
+    "together",
     "write_region",
 ]
 
@@ -78,14 +79,18 @@ def arrays(path: str) -> list[ArrayInfo]:
 
 def candidates(path: str) -> list[str]:
     """Names of the numeric arrays of one or more dimensions, but for coordinates: those named as
-    their only axis.
+    their only axis, and what others name as their coordinates, bounds or grid mapping.
     """
-    return [
+    nodes = _walk(path)
+    names = [
         name
-        for name, found in _walk(path)
+        for name, found in nodes
         if not name
         or (found.is_number and found.shape and found.dims != (name.rpartition("/")[2],))
     ]
+    if len(names) < 2:
+        return names
+    return without_auxiliary(names, [found.attributes for _, found in nodes])
 
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name

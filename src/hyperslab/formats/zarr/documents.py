@@ -131,6 +131,18 @@ def _dims(sink: ArraySink) -> tuple[str, ...]:
     return tuple(f"dim_{axis}" for axis in range(len(sink.shape)))
 
 
+def with_attributes(documents: Documents, said: Mapping[str, Mapping[str, Any]]) -> Documents:
+    """The same documents, in which groups have attributes, by their paths."""
+    found = dict(documents)
+    for path, attributes in said.items():
+        new = os.path.join(path, "zarr.json")
+        if attributes and os.path.join(path, ".zgroup") in documents:
+            found[os.path.join(path, ".zattrs")] = dict(attributes)
+        elif attributes and documents.get(new, {}).get("node_type") == "group":
+            found[new] = {**documents[new], "attributes": dict(attributes)}
+    return found
+
+
 def with_copies(documents: Documents) -> Documents:
     """Documents of a store, in which those of every group hold, or have beside them, copies of all
     below it.
@@ -139,8 +151,11 @@ def with_copies(documents: Documents) -> Documents:
     for name, said in documents.items():
         folder, document = os.path.split(name)
         if document == ".zgroup":
-            copies = _below(folder, documents)
-            metadata = {"zarr_consolidated_format": 1, "metadata": {".zgroup": said} | copies}
+            own = {".zgroup": said}
+            if os.path.join(folder, ".zattrs") in documents:
+                own[".zattrs"] = documents[os.path.join(folder, ".zattrs")]
+            copies = own | _below(folder, documents)
+            metadata = {"zarr_consolidated_format": 1, "metadata": copies}
             found[os.path.join(folder, ".zmetadata")] = metadata
         elif said.get("node_type") == "group":
             copies = {os.path.dirname(one): copy for one, copy in _below(folder, documents).items()}

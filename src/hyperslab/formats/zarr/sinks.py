@@ -40,10 +40,17 @@ from hyperslab.formats.place import (
     DATASET,
     NAMES,
     attributes_of,
+    companions_beside,
     coordinates_beside,
     laid_out,
 )
-from hyperslab.formats.zarr.documents import Documents, array_of, documents_of, with_copies
+from hyperslab.formats.zarr.documents import (
+    Documents,
+    array_of,
+    documents_of,
+    with_attributes,
+    with_copies,
+)
 from hyperslab.formats.zarr.metadata import chunk_files, packing_of, place
 
 CHUNK_NBYTES = 1024**2
@@ -110,31 +117,55 @@ def sink(
     return made
 
 
+def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
+    """The same arrays in one store. Raises UsageError for one that is the store itself."""
+    path = sinks[0].path
+    if not all(sink.encoding.name for sink in sinks):
+        raise UsageError(f"{path}: each of several arrays of a store needs a name")
+    return tuple(replace(sink, members=tuple(sinks)) for sink in sinks)
+
+
 def create(sink: ArraySink, path: str) -> None:
     """Make the directory `path` with the metadata documents, of groups above the array too, and the
     coordinates beside it. Raises OSError.
     """
-    others = beside(sink)
+    others: dict[str, tuple[ArraySink, Array]] = {}
+    for member in sink.in_file:
+        others |= {one.encoding.name: (one, values) for one, values in beside(member)}
+    for member in sink.in_file:
+        others.pop(member.encoding.name, None)
     documents: Documents = {}
-    for described in (sink, *(one for one, _ in others)):
+    for described in (*sink.in_file, *(one for one, _ in others.values())):
         documents |= documents_of(described, _attributes(described))
+    documents = with_attributes(documents, _attributes_of_groups(sink))
     for name, said in with_copies(documents).items():
         file = Path(path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(said, indent=2, allow_nan=False), encoding="utf-8")
-    for one, values in others:
+    for one, values in others.values():
         write_region(one, path, Hyperslab.full(one.shape), values)
 
 
+def _attributes_of_groups(sink: ArraySink) -> dict[str, dict[str, Any]]:
+    """What the groups of a store say of themselves, by their paths, as far as JSON can hold it."""
+    found: dict[str, dict[str, Any]] = {}
+    for member in sink.in_file:
+        header = member.header
+        for path, said in {"": header.file_attributes, **header.group_attributes}.items():
+            kept = {name: _said(value) for name, value in said.items()}
+            found[path] = {name: value for name, value in kept.items() if value is not None}
+    return found
+
+
 def beside(described: ArraySink) -> list[tuple[ArraySink, Array]]:
-    """The coordinates of an image, arrays in its group that are a chunk each, and their values; of
-    one that is the store itself none.
+    """The coordinates of an array, and what else goes with it: arrays in its group that are a chunk
+    each, and their values; of one that is the store itself none.
     """
     folder, _, own = described.encoding.name.rpartition("/")
     made: list[tuple[ArraySink, Array]] = []
     if not own:
         return made
-    for one in coordinates_beside(described.header, described.shape):
+    for one in companions_beside(described.header, described.shape):
         if one.name == own:
             continue
         shape = one.values.shape
@@ -319,6 +350,11 @@ def _kept(name: str, value: Any) -> Any:
         return None
     if name == "units" and not isinstance(value, str | bytes):  # NIfTI's, of its axes
         return None
+    return _said(value)
+
+
+def _said(value: Any) -> Any:
+    """A value as JSON has it; None for one that it cannot hold, or that is too large."""
     try:
         found = _json(value)
     except (TypeError, ValueError):

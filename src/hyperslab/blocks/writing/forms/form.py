@@ -167,7 +167,7 @@ class Form:
 
         Raises OSError, FormatError where it cannot be read.
         """
-        return checksums.of_region_at(partial, slab) != written.checksum
+        return checksums.of_region_at(partial, slab, sink.array_name) != written.checksum
 
     def is_copied(self, sink: ArraySink, partial: str) -> bool:
         """Whether bytes are on disk twice for a while."""
@@ -178,8 +178,10 @@ class Form:
         return 1
 
     def files(self, sink: ArraySink, writers: int) -> int:
-        """Files that it becomes by so many writes, at most."""
-        return 1
+        """Files that it becomes by so many writes, at most; of several arrays of a file, the first
+        one counts.
+        """
+        return int(sink.is_first)
 
     def folders(self, sink: ArraySink) -> int:
         """Directories that it becomes, at most."""

@@ -76,7 +76,7 @@ class Placed(Form):
         region = slab.permute(sink.axes)
         stored = block.transpose(sink.axes)
         with opened(partial, os.O_WRONLY) as fd:
-            nbytes = place_region(fd, len(_head(sink)), shape, region, stored, sink.dtype)
+            nbytes = place_region(fd, sink.begin, shape, region, stored, sink.dtype)
         return Landed(partial, nbytes)
 
     def differs(self, sink: ArraySink, partial: str, slab: Hyperslab, written: Written) -> bool:
@@ -85,7 +85,7 @@ class Placed(Form):
         stored = np.empty(region.count, sink.dtype)
         with opened(partial, os.O_RDONLY) as fd:
             file = OpenFile(fd, partial)
-            read_region(file, len(_head(sink)), _stored_shape(sink), region, stored)
+            read_region(file, sink.begin, _stored_shape(sink), region, stored)
         return checksums.of_values(stored, sink.dtype) != written.checksum
 
     def complete(self, sink: ArraySink, partial: str, written: Sequence[Written]) -> Ready:

@@ -42,7 +42,8 @@ class Store(Form):
     def complete(self, sink: ArraySink, partial: str, written: Sequence[Written]) -> Ready:
         store = Path(partial)
         _remove_unfinished(store)
-        return Ready(store, documents(store, sink.encoding.name))
+        names = [one.encoding.name for one in sink.in_file]
+        return Ready(store, documents(store, *names))
 
     def operations(self, sink: ArraySink, slab: Hyperslab) -> int:
         return math.prod(_grid(slab.count, sink.unit))

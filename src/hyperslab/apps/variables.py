@@ -1,0 +1,230 @@
+"""Variables: the arrays of one file that a conversion takes together into one new file.
+
+A file stands for the variables of its root group, a group for its own. Small variables that belong
+to others, such as coordinates, go with these (`hyperslab.apps.surroundings`), as do other small
+ones that are no arrays of numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, why_left
+from hyperslab.arrays.header import Companion
+from hyperslab.blocks.gathering import Named, several
+from hyperslab.blocks.view import ArrayView
+from hyperslab.errors import HyperslabError, MissingGroup, UsageError
+from hyperslab.formats.conventions.variables import Group, Listing, Variable
+from hyperslab.storage.location import is_remote
+
+_NUMBERS = "biufc"
+"Kinds of NumPy's dtypes of which arrays are converted in blocks."
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Arrays of one file."""
+
+    path: str
+    arrays: tuple[str, ...]
+    "Their names in the file."
+    asked: Asked
+
+    @property
+    def urls(self) -> list[str]:
+        """PATH::DATASET of each."""
+        return [f"{self.path}::{name}" for name in self.arrays]
+
+
+class _Members(NamedTuple):
+    """What a group has for a new file."""
+
+    arrays: tuple[str, ...]
+    extras: tuple[Companion, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def variables_of(named: Named | Sequence[Named]) -> Chosen | None:
+    """The arrays that go into one file together: of a file that holds several, of a group, or those
+    that are named, of one file on this machine. None for anything else. Raises FormatError.
+    """
+    items = several(named)
+    split = [_split(item) for item in items]
+    paths = {path for path, _ in split}
+    names = [name for _, name in split]
+    if len(paths) != 1 or "" in paths:
+        return None
+    path = paths.pop()
+    if not _may_be_several(path, names):
+        return None
+    parts = [_of_name(path, name) for name in names]
+    if len(parts) == 1 and (parts[0] is None or not parts[0].arrays):
+        return None
+    arrays: dict[str, None] = {}
+    extras: dict[str, tuple[Companion, ...]] = {}
+    groups = set()
+    left: dict[str, None] = {}
+    for name, part in zip(names, parts, strict=True):
+        if part is None:
+            arrays[name.strip("/")] = None
+            continue
+        arrays |= dict.fromkeys(part.arrays)
+        left |= dict.fromkeys(part.left)
+        groups.add(name.strip("/"))
+        extras |= dict.fromkeys(part.arrays[:1], part.extras)
+    kept = _without_belonging(path, list(arrays))
+    return Chosen(path, tuple(kept), Asked(extras, frozenset(groups), tuple(left)))
+
+
+def _split(item: Named) -> tuple[str, str]:
+    """Path and dataset of a name; ('', '') for an array, a URL, or what is no file."""
+    if not isinstance(item, str | os.PathLike) or is_remote(os.fspath(item)):
+        return "", ""
+    path, name = formats.split_url(os.path.expanduser(os.fspath(item)))
+    is_file = os.path.isfile(path) or (os.path.isdir(path) and formats.is_store(path))
+    if not is_file:
+        return "", ""
+    return path, name
+
+
+def _may_be_several(path: str, names: Sequence[str]) -> bool:
+    """Whether names can stand for several arrays of a file."""
+    try:
+        facts = formats.facts_of(formats.detect(path))
+        if facts.is_one_array or (len(names) > 1 and not all(names)):
+            return False
+        if names == [""]:
+            found = formats.module(facts.name).candidates(path)
+            return len(found) > 1 or (not facts.groups and _has_coordinates(path, found))
+    except HyperslabError:
+        return False
+    return True
+
+
+def _has_coordinates(path: str, arrays: Sequence[str]) -> bool:
+    """Whether the only array of a store has others beside it, and does not say its place itself."""
+    if len(arrays) != 1 or not arrays[0]:
+        return False
+    source = formats.open_source(f"{path}::{arrays[0]}")
+    return len(formats.arrays(path)) > 1 and not source.header.is_placed
+
+
+def _of_name(path: str, name: str) -> _Members | None:
+    """What a group holds; None where the name is that of no group."""
+    place = name.strip("/")
+    if place and _is_named(path, name):
+        return None
+    if not formats.facts_of(formats.detect(path)).groups:
+        return _of_store(path, place)
+    reader = Reader()
+    with suppress(MissingGroup):
+        return _of_group(reader, reader.listing(path, place, tree=True), place)
+    return None
+
+
+def _is_named(path: str, name: str) -> bool:
+    """Whether a name is that of an array, also of one that cannot be read."""
+    try:
+        formats.open_source(f"{path}::{name}")
+    except UsageError:
+        return False
+    except HyperslabError:
+        return True
+    return True
+
+
+def _of_store(path: str, place: str) -> _Members | None:
+    """The arrays of a group of a store, coordinates among them."""
+    infos = formats.arrays(path)
+    inside = [one for one in infos if not place or one.name.startswith(f"{place}/")]
+    if not inside:
+        return None
+    own = [one for one in inside if one.name.rpartition("/")[0] == place]
+    arrays = tuple(one.name for one in own if one.shape and 0 not in one.shape)
+    left = []
+    extras = []
+    for one in own:
+        if one.name in arrays:
+            continue
+        try:
+            extras.append(_read(path, one.name))
+        except HyperslabError as error:
+            left.append(f"variable {one.name} ({error})")
+    below = {one.name.removeprefix(f"{place}/") for one in inside if one not in own}
+    return _Members(arrays, tuple(extras), (*left, *_groups_left(path, place, below)))
+
+
+def _read(path: str, name: str) -> Companion:
+    """A variable of a store with its stored values. Raises FormatError, UsageError."""
+    source = formats.open_source(f"{path}::{name}")
+    values = np.asarray(ArrayView(source, "stored")[...])
+    return Companion(name.rpartition("/")[2], source.dims, values, source.header.attributes)
+
+
+def _groups_left(path: str, place: str, below: Collection[str]) -> list[str]:
+    """A note of the groups in a group, by paths of what they hold."""
+    groups = sorted({name.strip("/").partition("/")[0] for name in below} - {""})
+    if not groups:
+        return []
+    example = "/".join(filter(None, (place, groups[0])))
+    return [f"groups {listed(groups)} (name each one, as {os.path.basename(path)}::/{example})"]
+
+
+def _of_group(reader: Reader, listing: Listing, place: str) -> _Members:
+    wanted = f"/{place}"
+    group = listing.groups[wanted]
+    every = [one for one in group.variables if _is_array(one)]
+    named = _belonging_names(every, group)
+    arrays = [one for one in every if one.name not in named] or every
+    taken = {one.name for one in arrays}
+    taken |= _belonging_names(arrays, group)
+    extras = []
+    left = [f"variable {name} ({why})" for name, why in group.left_out.items()]
+    for one in group.variables:
+        if one.name in taken:
+            continue
+        why = why_left(one, one.dtype.itemsize * one.size)
+        if why:
+            left.append(f"variable {one.name} ({why})")
+        else:
+            extras.append(reader.companion(listing, one))
+    below = [name.removeprefix(wanted) for name in listing.groups if name != wanted]
+    left += _groups_left(listing.path, place, below)
+    return _Members(tuple(one.path.strip("/") for one in arrays), tuple(extras), tuple(left))
+
+
+def _is_array(variable: Variable) -> bool:
+    """Whether a variable is converted in blocks."""
+    is_number = variable.dtype.kind in _NUMBERS and not variable.is_text
+    return is_number and 0 not in variable.stored_shape and bool(variable.stored_shape)
+
+
+def _belonging_names(arrays: Sequence[Variable], group: Group) -> set[str]:
+    """Names of small variables that go with some arrays of a group."""
+    found: dict[str, Variable] = {}
+    for one in arrays:
+        found |= belonging(one.name, one.dims, one.attributes, [group])
+    return {name for name, one in found.items() if not why_left(one, one.dtype.itemsize * one.size)}
+
+
+def _without_belonging(path: str, names: Sequence[str]) -> list[str]:
+    """The arrays without those that go with others of them anyway."""
+    if not formats.facts_of(formats.detect(path)).groups:
+        return list(names)
+    reader = Reader()
+    gone: set[str] = set()
+    for place in dict.fromkeys(name.rpartition("/")[0] for name in names):
+        with suppress(MissingGroup):
+            group = reader.listing(path, place).groups[f"/{place}"]
+            own = [one for one in group.variables if one.path.strip("/") in names]
+            beside = _belonging_names(own, group)
+            if len(beside) < len(own):
+                gone |= {one.path.strip("/") for one in own if one.name in beside}
+    return [name for name in names if name not in gone]

@@ -1,0 +1,122 @@
+"""Allocations: room for the files that several tasks write to, and names once all is there."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
+from hyperslab.blocks.writing import Written
+from hyperslab.blocks.writing.forms import form_of
+from hyperslab.driver.committed import note
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.errors import AGAIN, HyperslabError, RunStopped
+from hyperslab.plan.task import Volume
+from hyperslab.storage.full import why
+from hyperslab.units import show_count
+
+
+def by_file(volumes: Sequence[Volume]) -> tuple[tuple[Volume, ...], list[int]]:
+    """The first volume of each file, and the number of the file of every volume: all arrays of a
+    file are one allocation, and get one name.
+    """
+    firsts: dict[str, Volume] = {}
+    for volume in volumes:
+        firsts.setdefault(volume.sink.path, volume)
+    numbers = {path: number for number, path in enumerate(firsts)}
+    return tuple(firsts.values()), [numbers[volume.sink.path] for volume in volumes]
+
+
+def vanished(volume: Volume) -> RunStopped:
+    return RunStopped(
+        f"{volume.partial} has disappeared, with what was written to it",
+        AGAIN,
+    )
+
+
+def require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
+    """Raise RunStopped for an allocation that is not there, or is not the one that the regions were
+    written to.
+    """
+    sink, partial = volume
+    if not os.path.exists(partial):
+        raise vanished(volume)
+    form = form_of(sink)
+    own = os.path.basename(partial)
+    stray = [written for written in outputs if form.allocation(written) != own]
+    if stray:
+        raise RunStopped(
+            f"{sink.path}: {show_count(len(stray), 'region')} missing from {partial}",
+            AGAIN,
+        )
+
+
+def is_finished(volume: Volume, known: Collection[str]) -> bool:
+    """Whether a volume has its name already, since an earlier submission."""
+    return os.path.basename(volume.sink.path) in known and not os.path.exists(volume.partial)
+
+
+def allocate(volume: Volume) -> None:
+    try:
+        writing.allocate(*volume)
+    except OSError as error:
+        raise RunStopped(
+            f"{volume.sink.path} cannot be created: {why(error, Path(volume.partial))}",
+            "fix that, then use --resume",
+        ) from error
+
+
+def commit(
+    directory: RunDirectory, volume: Volume, outputs: Sequence[Written], overwrite: bool
+) -> None:
+    """Let a file appear under its name, and note which one it is before. Raises RunStopped."""
+    sink, partial = volume
+    noted = functools.partial(note, directory, Path(sink.path), Path(partial))
+    try:
+        writing.commit(sink, partial, outputs, overwrite, noted)
+    except FileExistsError as error:
+        raise RunStopped(
+            f"{sink.path} was created by somebody else during the run, and is kept; the results are"
+            f" in {partial}",
+            "move the existing file away and use --resume",
+        ) from error
+    except HyperslabError as error:
+        raise RunStopped(error.sentence, error.resuming) from error
+    except Exception as error:
+        raise RunStopped(
+            f"{sink.path} cannot be finished: {_reason(error)}; what was written stays in"
+            f" {partial}",
+            "fix that, then use --resume",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says, in few words."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def is_kept(volume: Volume, written: Written, files: Mapping[str, str]) -> bool:
+    """Whether what a task wrote to a volume is in its allocation, or in the file that this one
+    became.
+    """
+    sink, partial = volume
+    allocation = form_of(sink).allocation(written)
+    if files.get(os.path.basename(sink.path)) == allocation:
+        return True
+    if allocation != os.path.basename(partial):
+        return False
+    return form_of(sink).is_kept(sink, partial, written)
+
+
+def differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
+    """Whether an allocation holds in a region something else than was written there."""
+    sink, partial = volume
+    try:
+        return form_of(sink).differs(sink, partial, slab, written)
+    except (OSError, HyperslabError):
+        return True
