@@ -19,7 +19,13 @@ import numpy as np
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
 from hyperslab.apps.surroundings import Asked, surrounded, surrounded_together
-from hyperslab.apps.together import holds_several, named_apart, no_place, require_room
+from hyperslab.apps.together import (
+    has_groups,
+    holds_several,
+    named_apart,
+    no_place,
+    require_room,
+)
 from hyperslab.apps.variables import Chosen, variables_of
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
@@ -112,7 +118,7 @@ def _drafted(
     _check(path, name, wanted)
     found = None
     if name and wanted.kind is None and wanted.axis is None and not isinstance(source, SourceSet):
-        found = variables_of(source)
+        found = variables_of(source, has_groups(path))
     sources = _gathered(source, path, wanted, found, tell)
     _require_elsewhere(sources, source, path)
     is_found = found is not None and holds_several(path)

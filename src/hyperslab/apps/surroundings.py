@@ -20,7 +20,7 @@ from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView
-from hyperslab.formats.conventions.packing import ATTRIBUTES
+from hyperslab.formats.conventions.packing import ATTRIBUTES, OF_MISSING, unpack
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
     OF_ARRAYS,
@@ -184,8 +184,18 @@ def _has_place(one: Companion, facts: Facts) -> bool:
     if facts.has_groups:
         return True
     is_number = one.values.dtype.kind in "biufc" and 0 not in one.values.shape
-    is_packed = not ATTRIBUTES.isdisjoint(one.attributes)
-    return facts.holds_several and is_number and not is_packed
+    return facts.holds_several and is_number and not _is_packed(one)
+
+
+def _is_packed(one: Companion) -> bool:
+    """Whether the values of a variable are other ones than those that are stored."""
+    if not (ATTRIBUTES - OF_MISSING).isdisjoint(one.attributes):
+        return True
+    meant = unpack(one.attributes, one.values.dtype, default_fill=False)
+    missing: tuple[Any, ...] = ()
+    if meant.scaling is not None:
+        missing = meant.scaling.missing
+    return bool(meant.unscalable) or any((one.values == value).any() for value in missing)
 
 
 def _others_left(names: Sequence[str]) -> list[str]:

@@ -19,6 +19,12 @@ def holds_several(name: str) -> bool:
     return facts is not None and facts.holds_several
 
 
+def has_groups(name: str) -> bool:
+    """Whether variables lie in groups in a file of this name."""
+    facts = formats.facts_of_file_name(name)
+    return facts is not None and facts.has_groups
+
+
 def no_place(
     path: str,
     source: Named | Sequence[Named] | SourceSet,

@@ -51,9 +51,12 @@ class _Members(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-def variables_of(named: Named | Sequence[Named]) -> Chosen | None:
+def variables_of(named: Named | Sequence[Named], has_groups: bool = True) -> Chosen | None:
     """The arrays that go into one file together: of a file that holds several, of a group, or those
     that are named, of one file on this machine. None for anything else. Raises FormatError.
+
+    Those that go along with others are none of their own, unless they are named and the new file
+    has no groups of variables, so that it may have no place for them else.
     """
     items = several(named)
     split = [_split(item) for item in items]
@@ -79,7 +82,9 @@ def variables_of(named: Named | Sequence[Named]) -> Chosen | None:
         left |= dict.fromkeys(part.left)
         groups.add(name.strip("/"))
         extras |= dict.fromkeys(part.arrays[:1], part.extras)
-    kept = _without_belonging(path, list(arrays))
+    kept = list(arrays)
+    if has_groups or groups:
+        kept = _without_belonging(path, kept)
     return Chosen(path, tuple(kept), Asked(extras, frozenset(groups), tuple(left)))
 
 

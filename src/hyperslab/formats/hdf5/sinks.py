@@ -35,6 +35,7 @@ from hyperslab.formats import deflating
 from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
 from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
+from hyperslab.formats.sharing import require_alike
 from hyperslab.units import show_count
 
 CHUNK_NBYTES = 2**20
@@ -87,9 +88,11 @@ def sink(
 def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
     """The same arrays in one file, all with chunks where one of them has some.
 
-    Raises UsageError for parts of writers, which are of one array.
+    Raises UsageError for parts of writers, which are of one array, and for arrays that bring other
+    variables of one name.
     """
     path = sinks[0].path
+    require_alike(sinks)
     if any(sink.form == "parts" for sink in sinks):
         raise UsageError(
             f"{path}: a virtual dataset is of one array: leave out --virtual, or name one"

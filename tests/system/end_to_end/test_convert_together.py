@@ -1,0 +1,88 @@
+"""Arrays in one new file that do not go together: what one of them brings is never given to
+another, nor lost without a word.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray
+
+import hyperslab
+from tests.system.end_to_end.command import call, save
+
+APART = ("--sources", "independent")
+ENGINE = ("--engine", "serial", "--no-report")
+
+
+def made(*words: object) -> str:
+    """What a conversion that succeeds prints."""
+    done = call("convert", *words, *ENGINE)
+    assert done.code == 0, done
+    return done.out + done.err
+
+
+def refused(*words: object) -> str:
+    """Why a conversion is refused before it starts."""
+    done = call("convert", *words, *ENGINE)
+    assert done.code == 2, done
+    return done.err
+
+
+def series(path: Path, name: str, first: int, **said: Any) -> str:
+    """A variable along a time that begins with `first`, as xarray writes it."""
+    values = np.arange(4.0) + first
+    time = xarray.Variable("time", values, {"units": "s"})
+    dataset = xarray.Dataset({name: ("time", values * 10)}, {"time": time}, said)
+    dataset.to_netcdf(path)
+    return f"{path}::{name}"
+
+
+def opened(path: Path) -> xarray.Dataset:
+    engine = "zarr" if path.suffix == ".zarr" else "netcdf4"
+    with xarray.open_dataset(path, engine=engine, decode_times=False) as dataset:
+        return dataset.load()
+
+
+@pytest.mark.parametrize("dest", ["ab.zarr", "ab.nc", "ab.h5"])
+def test_coordinates_of_two_files_do_not_replace_one_another(tmp_path: Path, dest: str) -> None:
+    pair = (series(tmp_path / "a.nc", "tas", 0), series(tmp_path / "b.nc", "pr", 10))
+    said = refused(*pair, tmp_path / dest, *APART)
+    assert "two arrays bring other values of 'time'" in said
+    assert "name a directory" in said
+    other = f"{tmp_path / 'b.nc'}::time"
+    assert "other values of 'time'" in refused(pair[0], other, tmp_path / dest, *APART)
+
+
+def test_coordinates_of_floats_go_into_zarr(tmp_path: Path) -> None:
+    tas = series(tmp_path / "a.nc", "tas", 0)
+    made(tmp_path / "a.nc", tmp_path / "b.zarr")
+    xarray.testing.assert_equal(opened(tmp_path / "b.zarr"), opened(tmp_path / "a.nc"))
+    with netCDF4.Dataset(tmp_path / "a.nc", "a") as file:
+        file["time"].scale_factor = 2.0
+    said = made(tas, tmp_path / "c.zarr")
+    assert "Zarr has no place for the variables time" in said
+    made(tas, f"{tmp_path / 'a.nc'}::time", tmp_path / "d.zarr")
+    np.testing.assert_array_equal(opened(tmp_path / "d.zarr").time, [0, 2, 4, 6])
+
+
+@pytest.mark.parametrize("dest", ["ab.zarr", "ab.h5"])
+def test_images_of_two_places_are_not_put_in_one(tmp_path: Path, dest: str) -> None:
+    for number in range(2):
+        save(tmp_path / f"s{number}.nii", np.zeros((3, 4, 5), "i2"), np.diag([1 + number, 1, 1, 1]))
+    pair = (tmp_path / "s0.nii", tmp_path / "s1.nii")
+    assert "other values of 'x'" in refused(*pair, tmp_path / dest, *APART)
+
+
+@pytest.mark.parametrize("dest", ["b.zarr", "b.nc"])
+def test_an_array_is_no_group_of_another(tmp_path: Path, dest: str) -> None:
+    for name, path in (("a.h5", "one"), ("b.h5", "one/two")):
+        with h5py.File(tmp_path / name, "w") as file:
+            file[path] = np.arange(4.0)
+    pair = (f"{tmp_path / 'a.h5'}::one", f"{tmp_path / 'b.h5'}::one/two")
+    assert "'one' would be an array and a group" in refused(*pair, tmp_path / dest, *APART)
