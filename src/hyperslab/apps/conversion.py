@@ -24,6 +24,7 @@ from hyperslab.apps.together import (
     holds_several,
     named_apart,
     no_place,
+    renamed_axes,
     require_room,
 )
 from hyperslab.apps.variables import Chosen, variables_of
@@ -338,6 +339,7 @@ def planned(
         _require_one_object(wanted.encoding, dest)
     prepared = prepare(pipeline, options, dry=dry, tell=tell)
     require_unfinished(prepared, dest, stores)
+    notes += renamed_axes(pipeline.source, prepared.plan.stages[-1].job.output)
     return Conversion(dest, options, pipeline, prepared, wanted, notes)
 
 

@@ -241,7 +241,12 @@ def _around(
 
 def _is_plain(source: ArraySource) -> bool:
     """Whether no axis of an array has a name, by which a variable could belong to it."""
-    return all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
+    return all(map(is_numbered, source.dims))
+
+
+def is_numbered(name: str) -> bool:
+    """Whether an axis has no name but a number."""
+    return name.startswith(("dim_", "phony_dim_"))
 
 
 def _has_variables(source: ArraySource) -> bool:
@@ -311,7 +316,7 @@ def belonging(
     known.pop(own, None)
     found = {}
     for name in dims:
-        if name in known and known[name].dims == (name,):
+        if name in known and known[name].dims[:1] == (name,):
             found[name] = known[name]
     for name in named_in(attributes, OF_ARRAYS):
         if name in known:

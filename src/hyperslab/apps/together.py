@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hyperslab import formats
+from hyperslab.apps.surroundings import is_numbered
 from hyperslab.apps.variables import Chosen
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import Named, several
 from hyperslab.errors import UsageError
+from hyperslab.formats.place import laid_out
+from hyperslab.plan.task import Output
 
 
 def holds_several(name: str) -> bool:
@@ -74,3 +77,18 @@ def named_apart(sources: SourceSet, encodings: Sequence[Encoding]) -> tuple[Enco
         replace(one, name=one.name.strip("/") or whole.name)
         for one, whole in zip(encodings, sources.wholes, strict=True)
     )
+
+
+def renamed_axes(sources: SourceSet, output: Output | None) -> tuple[str, ...]:
+    """What is to be said of axes whose names were taken by others in the new file, a sentence."""
+    if output is None or not any(volume.sink.members for volume in output.volumes):
+        return ()
+    said = []
+    for whole, volume in zip(sources.wholes, output.volumes, strict=True):
+        old = laid_out(whole.header, whole.shape).dims
+        pairs = zip(old, volume.sink.header.dims, strict=False)
+        changed = [pair for pair in pairs if pair[0] != pair[1] and not is_numbered(pair[0])]
+        said += [f"axis {name} of {volume.sink.array_name} is called {new}" for name, new in changed]
+    if not said:
+        return ()
+    return (f"names that {output.volumes[0].sink.path} has for others: {'; '.join(said)}",)

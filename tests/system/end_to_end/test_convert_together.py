@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import xarray
 
-import hyperslab
 from tests.system.end_to_end.command import call, save
 
 APART = ("--sources", "independent")
@@ -57,6 +56,39 @@ def test_coordinates_of_two_files_do_not_replace_one_another(tmp_path: Path, des
     assert "name a directory" in said
     other = f"{tmp_path / 'b.nc'}::time"
     assert "other values of 'time'" in refused(pair[0], other, tmp_path / dest, *APART)
+
+
+def test_a_variable_of_two_axes_named_as_its_first_one(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        for name, extent in {"y": 3, "x": 4}.items():
+            file.createDimension(name, extent)
+        for name, dims in {"w": ("y", "x"), "y": ("y", "x"), "x": ("x",)}.items():
+            file.createVariable(name, "f4", dims)[...] = np.random.default_rng(1).random()
+    made(tmp_path / "a.nc", tmp_path / "b.nc")
+    xarray.testing.assert_identical(opened(tmp_path / "b.nc"), opened(tmp_path / "a.nc"))
+
+
+def test_coordinates_of_characters(tmp_path: Path) -> None:
+    names = xarray.Variable("station", np.array([b"one", b"two", b"four"], "S4"))
+    dataset = xarray.Dataset(
+        {"t": (("station", "time"), np.ones((3, 2)))}, {"station": names, "time": [0.0, 1.0]}
+    )
+    dataset.to_netcdf(tmp_path / "a.nc", format="NETCDF3_64BIT")
+    made(tmp_path / "a.nc", tmp_path / "b.nc")
+    xarray.testing.assert_identical(opened(tmp_path / "b.nc"), opened(tmp_path / "a.nc"))
+    made(tmp_path / "b.nc", tmp_path / "c.nc")
+    xarray.testing.assert_identical(opened(tmp_path / "c.nc"), opened(tmp_path / "a.nc"))
+
+
+def test_axes_whose_names_are_taken_get_numbers_and_are_said(tmp_path: Path) -> None:
+    for name, extent in {"a": 3, "b": 4}.items():
+        values = np.arange(extent * 2.0).reshape(extent, 2)
+        xarray.Dataset({name: (("y", "x"), values)}).to_netcdf(tmp_path / f"{name}.nc")
+    said = made(tmp_path / "a.nc", tmp_path / "b.nc", tmp_path / "c.nc", *APART)
+    assert "axis y of b is called dim_0" in said
+    found = opened(tmp_path / "c.nc")
+    assert found.a.dims == ("y", "x")
+    assert found.b.dims == ("dim_0", "x")
 
 
 def test_coordinates_of_floats_go_into_zarr(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Their values lie in the head of the file, before the array's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,10 +41,3 @@ def write(parent: Any, one: Companion, said: Said) -> Any:
         dataset[...] = values
     dataset.attrs.update({name: said(value) for name, value in one.attributes.items()})
     return dataset
-
-
-def attach(dataset: Any, one: Companion, scales: Mapping[str, Any]) -> None:
-    """Attach the scales of the axes of a companion that is none itself."""
-    for axis, name in enumerate(one.dims):
-        if name in scales:
-            dataset.dims[axis].attach_scale(scales[name])

@@ -33,6 +33,7 @@ from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
+from hyperslab.formats.hdf5.free_names import with_free_names
 from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
 from hyperslab.formats.sharing import require_alike
@@ -98,8 +99,10 @@ def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
             f"{path}: a virtual dataset is of one array: leave out --virtual, or name one"
         )
     alike = list(sinks)
+    if is_netcdf(path):
+        alike = list(with_free_names(sinks))
     if any(sink.unit for sink in sinks):
-        alike = [_with_chunks(sink) for sink in sinks]
+        alike = [_with_chunks(sink) for sink in alike]
     head = head_of(alike)
     members = tuple(
         replace(sink, head=head.data, offset=end)
