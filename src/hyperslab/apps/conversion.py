@@ -18,7 +18,7 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.apps.surroundings import Asked, surrounded, surrounded_together
+from hyperslab.apps.surroundings import Asked, surrounded
 from hyperslab.apps.together import (
     has_groups,
     holds_several,
@@ -26,6 +26,7 @@ from hyperslab.apps.together import (
     no_place,
     renamed_axes,
     require_room,
+    surrounded_together,
 )
 from hyperslab.apps.variables import Chosen, variables_of
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding

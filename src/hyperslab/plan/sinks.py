@@ -279,8 +279,9 @@ def allocation_digest(sink: ArraySink) -> str:
     it is not as it was before there was one.
     """
     if sink.members:
-        digests = "".join(map(allocation_digest, sink.members))
-        return hashlib.sha256(digests.encode()).hexdigest()[:12]
+        digests = [allocation_digest(replace(one, head=None)) for one in sink.members]
+        told = repr(sink.head) + "".join(digests)
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
     about = [
         *map(repr, (sink.shape, sink.axes, sink.dtype.str, sink.form, sink.unit)),
         _in_tuple([_told("Codec", name=c.name, options=c.options) for c in sink.codecs]),

@@ -12,7 +12,9 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray
+import zarr
 
+import hyperslab
 from tests.system.end_to_end.command import call, save
 
 APART = ("--sources", "independent")
@@ -118,3 +120,76 @@ def test_an_array_is_no_group_of_another(tmp_path: Path, dest: str) -> None:
             file[path] = np.arange(4.0)
     pair = (f"{tmp_path / 'a.h5'}::one", f"{tmp_path / 'b.h5'}::one/two")
     assert "'one' would be an array and a group" in refused(*pair, tmp_path / dest, *APART)
+
+
+def test_an_array_gets_no_coordinates_of_another_file(tmp_path: Path) -> None:
+    tas = series(tmp_path / "a.nc", "tas", 0)
+    xarray.Dataset({"pr": ("time", np.arange(4.0))}).to_netcdf(tmp_path / "b.nc")
+    said = refused(tas, f"{tmp_path / 'b.nc'}::pr", tmp_path / "ab.nc", *APART)
+    assert "pr has no coordinates along time, and would get those of" in said
+
+
+def test_each_file_of_a_directory_has_its_coordinates(tmp_path: Path) -> None:
+    tas = series(tmp_path / "a.nc", "tas", 0)
+    time = f"{tmp_path / 'a.nc'}::time"
+    made(tas, time, tmp_path / "dir", "--format", "nc", *APART)
+    expected = opened(tmp_path / "a.nc")
+    xarray.testing.assert_identical(opened(tmp_path / "dir" / "a_tas.nc"), expected)
+
+
+def test_what_several_files_say_of_themselves(tmp_path: Path) -> None:
+    xarray.Dataset({"more": 1.0, "other": 2.0}).to_netcdf(tmp_path / "b.nc")
+    tas = series(tmp_path / "a.nc", "tas", 0, title="one", model="m", kinds=["x", "y"])
+    pr = series(tmp_path / "b.nc", "pr", 0, title="two", model="m", kinds=["x", "y"])
+    with netCDF4.Dataset(tmp_path / "b.nc", "a") as file:
+        file.createVariable("more", "f4", ("time",))
+    said = made(tas, pr, tmp_path / "ab.nc", *APART)
+    assert f"left out of {tmp_path / 'b.nc'}: variables more (name each one" in said
+    assert f"left out of {tmp_path / 'a.nc'}" not in said
+    assert "left out: attributes title (they differ from file to file)" in said
+    assert opened(tmp_path / "ab.nc").attrs == {"model": "m", "kinds": ["x", "y"]}
+    made(tas, pr, tmp_path / "ab.zarr", *APART)
+    assert opened(tmp_path / "ab.zarr").attrs == {"model": "m", "kinds": ["x", "y"]}
+
+
+def test_blocks_of_one_image_are_merged_as_before(tmp_path: Path) -> None:
+    whole = np.arange(60, dtype="i2").reshape(3, 4, 5)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, first, end in (("w0", 0, 2), ("w1", 2, 5)):
+            affine = np.diag([2.0, 2, 2, 1])
+            affine[2, 3] = 2.0 * first
+            file[name] = whole[..., first:end]
+            file[name].attrs["affine"] = affine.ravel()
+    made(*(f"{tmp_path / 'a.h5'}::{name}" for name in ("w0", "w1")), tmp_path / "b.h5")
+    np.testing.assert_array_equal(hyperslab.open(tmp_path / "b.h5")[...], whole)
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+def test_stores_with_text_and_attributes_of_json(tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("v", data=np.arange(4.0), dimension_names=["s"])
+    group.create_array("s", data=np.array(["a", "b", "c", "d"], "U1"), dimension_names=["s"])
+    number = group.create_array("crs", data=np.array(1.0))
+    number.attrs["said"] = {"a": 1}
+    said = made(tmp_path / "a.zarr", tmp_path / "b.nc")
+    assert "variable s (it is neither numbers nor characters)" in said
+    found = opened(tmp_path / "b.nc")
+    np.testing.assert_array_equal(found.v, np.arange(4.0))
+    assert found.crs == 1
+
+
+def test_an_array_without_elements_is_refused_beside_others(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "e.h5", "w") as file:
+        file["empty"] = np.zeros((0, 3))
+        file["full"] = np.zeros((2, 3))
+    pair = (f"{tmp_path / 'e.h5'}::empty", f"{tmp_path / 'e.h5'}::full")
+    assert "empty has no elements" in refused(*pair, tmp_path / "f.h5")
+
+
+def test_dimensions_that_may_grow_are_said(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 3)
+        file.createVariable("v", "f4", ("x",))[...] = 1
+        file.createVariable("w", "f4", ("x",))[...] = 2
+    assert "that time may grow" in made(tmp_path / "a.nc", tmp_path / "b.nc")

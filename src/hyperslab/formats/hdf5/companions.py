@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays.header import Companion
+from hyperslab.formats.hdf5.attributes import is_plain
 
 _LARGEST_COMPACT_NBYTES = 60_000
 """Values up to this size lie among the metadata (HDF5 File Format Specification, compact layout:
@@ -39,5 +40,6 @@ def write(parent: Any, one: Companion, said: Said) -> Any:
     dataset = h5py.Dataset(h5py.h5d.create(parent.id, one.name.encode(), kind, space, creation))
     if values.size:
         dataset[...] = values
-    dataset.attrs.update({name: said(value) for name, value in one.attributes.items()})
+    plain = {name: value for name, value in one.attributes.items() if is_plain(name, value)}
+    dataset.attrs.update({name: said(value) for name, value in plain.items()})
     return dataset

@@ -170,7 +170,7 @@ def places_of(file: Any, datasets: Sequence[Any], sinks: Sequence[ArraySink]) ->
     for folder in folders:
         if folder in found:
             continue
-        variables = {}
+        variables: dict[str, _Variable] = {}
         for other, sink in zip(folders, sinks, strict=True):
             if other == folder:
                 variables |= {one.name: _of(one) for one in _beside(sink)}

@@ -98,6 +98,11 @@ def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
         raise UsageError(
             f"{path}: a virtual dataset is of one array: leave out --virtual, or name one"
         )
+    empty = [sink.encoding.name for sink in sinks if not math.prod(sink.shape)]
+    if empty and len(sinks) > 1:
+        raise UsageError(
+            f"{path}: {empty[0]} has no elements, and no place beside other arrays: leave it out"
+        )
     alike = list(sinks)
     if is_netcdf(path):
         alike = list(with_free_names(sinks))
