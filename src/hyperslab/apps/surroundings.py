@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from hyperslab.formats.conventions.variables import (
 )
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import read_groups
+from hyperslab.formats.hooks import TellsOfGroups
 from hyperslab.formats.sharing import are_same, is_same_value
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count
@@ -151,9 +152,22 @@ def left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Facts
         left.append(f"{facts.title} has no place for the variables {', '.join(lost)}")
     if around.attributes and not facts.holds_several:
         left.append(f"{facts.title} has no place for the file's attributes")
-    if not facts.has_groups:
+    if facts.has_groups:
+        left += _unsaid(facts.title, around)
+    else:
         left += _backwards(facts.title, whole)
     return left + _unplaced(sources, whole)
+
+
+def _unsaid(title: str, around: Surroundings) -> list[str]:
+    """Attributes of files and groups that only JSON can hold."""
+    every = {name: one for said in around.groups.values() for name, one in said.items()}
+    every |= around.attributes
+    kinds = (*_PLAIN, bool, int, float)
+    lost = [name for name, one in every.items() if not (isinstance(one, kinds) or _is_texts(one))]
+    if not lost:
+        return []
+    return [f"{title} has no place for the attributes {listed(sorted(lost))}"]
 
 
 def _has_place(one: Companion, facts: Facts) -> bool:
@@ -235,7 +249,8 @@ def _has_variables(source: ArraySource) -> bool:
     """Whether a file may say something of an array by variables of its own."""
     facts = formats.facts_of(source.format)
     is_image = any(one.cosines for one in source.header.base_sampling.values())
-    return bool(facts.groups) and not (is_image or source.broken)
+    is_known = bool(facts.groups) or facts.says_of_groups
+    return is_known and not (is_image or source.broken)
 
 
 def _of_source(
@@ -243,6 +258,8 @@ def _of_source(
 ) -> Surroundings:
     if is_remote(source.url):
         return replace(_NONE, left=("coordinates and file attributes: the file is remote",))
+    if formats.facts_of(source.format).says_of_groups:
+        return _said_by_groups(source)
     places = list(_groups_of(source))
     own = source.name.rpartition("/")[2]
     listings = [reader.listing(source.url, place) for place in places]
@@ -269,6 +286,26 @@ def _of_source(
     inner = zip(places[:-1], groups[:-1], strict=True)
     said = {place: _attributes(group) for place, group in inner}
     return Surroundings(kept, _attributes(groups[-1]), said, others, tuple(left))
+
+
+def _said_by_groups(source: ArraySource) -> Surroundings:
+    """Attributes alone, of the groups that an array is in; none of an array that is in no group."""
+    if not name_of(source):
+        return _NONE
+    module = cast(TellsOfGroups, formats.module(source.format))
+    said = {}
+    for place in _groups_of(source):
+        found = module.group_attributes(source.url, place)
+        said[place] = {name: _typed(value) for name, value in found.items()}
+    return Surroundings({}, said.pop(""), said)
+
+
+def _typed(value: Any) -> Any:
+    """An attribute of JSON, several numbers as an array."""
+    is_several = isinstance(value, list) and bool(value)
+    if is_several and all(type(one) in (int, float) for one in value):
+        return np.array(value)
+    return value
 
 
 def name_of(source: ArraySource) -> str:

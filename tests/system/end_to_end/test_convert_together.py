@@ -171,11 +171,17 @@ def test_stores_with_text_and_attributes_of_json(tmp_path: Path) -> None:
     group.create_array("s", data=np.array(["a", "b", "c", "d"], "U1"), dimension_names=["s"])
     number = group.create_array("crs", data=np.array(1.0))
     number.attrs["said"] = {"a": 1}
+    group.attrs.update(title="a store", numbers=[1, 2], scales={"a": 1})
     said = made(tmp_path / "a.zarr", tmp_path / "b.nc")
+    assert "has no place for the attributes scales" in said
     assert "variable s (it is neither numbers nor characters)" in said
     found = opened(tmp_path / "b.nc")
     np.testing.assert_array_equal(found.v, np.arange(4.0))
     assert found.crs == 1
+    assert found.attrs["title"] == "a store"
+    np.testing.assert_array_equal(found.attrs["numbers"], [1, 2])
+    made(tmp_path / "a.zarr", tmp_path / "c.zarr")
+    assert zarr.open_group(tmp_path / "c.zarr").attrs == group.attrs
 
 
 def test_an_array_without_elements_is_refused_beside_others(tmp_path: Path) -> None:

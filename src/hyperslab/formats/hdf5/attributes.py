@@ -31,7 +31,8 @@ def attributes_of_file(sink: ArraySink, group: str) -> dict[str, Any]:
     said = sink.header.group_attributes.get(group, {})
     if not group:
         said = sink.header.file_attributes
-    return {name: said_by(sink)(_texts(value)) for name, value in said.items()}
+    plain = {name: value for name, value in said.items() if is_plain(name, value)}
+    return {name: said_by(sink)(_texts(value)) for name, value in plain.items()}
 
 
 def _texts(value: Any) -> Any:
