@@ -23,6 +23,7 @@ from hyperslab.arrays.source import ArrayInfo
 from hyperslab.blocks.gathering import Named, several
 from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import HyperslabError, MissingGroup, UsageError
+from hyperslab.formats.conventions.packing import ATTRIBUTES, pack
 from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.storage.location import is_remote
 
@@ -189,7 +190,10 @@ def _read(path: str, name: str) -> Companion:
     """A variable of a store with its stored values. Raises FormatError, UsageError."""
     source = formats.open_source(f"{path}::{name}")
     values = np.asarray(ArrayView(source, "stored")[...])
-    return Companion(name.rpartition("/")[2], source.dims, values, source.header.attributes)
+    said = {key: one for key, one in source.header.attributes.items() if key not in ATTRIBUTES}
+    if source.scaling is not None:  # with types, which JSON has not
+        said |= pack(source.scaling, source.stored)
+    return Companion(name.rpartition("/")[2], source.dims, values, said)
 
 
 def _groups_left(path: str, place: str, below: Collection[str]) -> list[str]:

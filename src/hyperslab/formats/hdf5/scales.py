@@ -32,8 +32,9 @@ class _Variable(NamedTuple):
     values: Companion | None = None
 
     def is_coordinate(self, name: str, extent: int) -> bool:
-        """Whether it holds the coordinates along its only dimension."""
-        return self.dims == (name,) and self.shape == (extent,)
+        """Whether it holds the coordinates along a dimension; an array, along its only one."""
+        is_one = self.values is not None or len(self.dims) == 1
+        return is_one and self.may_be_scale(name, extent)
 
     def may_be_scale(self, name: str, extent: int) -> bool:
         """Whether it is the scale of its first dimension, as netCDF-4 has it."""
@@ -122,7 +123,7 @@ class Place:
         self.scales[wanted] = scale
         if self.is_netcdf:
             scale.attrs.create("_Netcdf4Dimid", next(self.numbers), dtype="i4")
-        if one is not None and len(one.dims) > 1:
+        if self.is_netcdf and one is not None and len(one.dims) > 1:
             every = self._every_scale(one.dims, one.shape)
             numbers = [each.attrs["_Netcdf4Dimid"] for each in every]
             scale.attrs.create("_Netcdf4Coordinates", numbers, dtype="i4")
@@ -141,7 +142,7 @@ class Place:
         if one.name in self.written:
             return
         pairs = list(zip(one.dims, one.values.shape, strict=True))
-        if one.dims == (one.name,) or (self.is_netcdf and one.dims[:1] == (one.name,)):
+        if one.dims[:1] == (one.name,):
             self._scale(*pairs[0])
             return
         dataset = self._dataset(self.variables[one.name])
@@ -149,7 +150,6 @@ class Place:
             scales = self._every_scale(one.dims, one.values.shape)
         else:
             scales = self._known_scales(one.dims, one.values.shape, [one])
-            _label(dataset, one.dims, scales)
         _attach(dataset, scales)
 
     @property
@@ -211,13 +211,6 @@ def _attach(dataset: Any, scales: Sequence[Any]) -> None:
     for axis, scale in enumerate(scales):
         if scale is not None:
             dataset.dims[axis].attach_scale(scale)
-
-
-def _label(dataset: Any, dims: Sequence[str], scales: Sequence[Any]) -> None:
-    """Name the axes of a dataset that have no scales."""
-    for axis, (name, scale) in enumerate(zip(dims, scales, strict=True)):
-        if scale is None:
-            dataset.dims[axis].label = name
 
 
 def _without_values(group: Any, dim: str, extent: int) -> Any:
