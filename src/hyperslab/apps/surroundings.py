@@ -14,10 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from hyperslab import formats
+from hyperslab.apps.stored import NO_NUMBERS, along, read_stored, typed, why_unread
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import ArraySource
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.blocks.view import ArrayView
 from hyperslab.formats.conventions.packing import ATTRIBUTES, OF_MISSING, unpack
 from hyperslab.formats.conventions.uncut import says_place
@@ -42,7 +43,6 @@ MOST_FILES = 1000
 "Files of one array that are asked for their surroundings."
 SHOWN = 5
 "Names, and lines of one kind, that are shown at most."
-NO_NUMBERS = "it is neither numbers nor characters"
 _PLAIN = (str, bytes, np.ndarray, np.generic)
 "Types of attributes of one element, or of numbers."
 
@@ -76,6 +76,7 @@ class Reader:
     def __init__(self) -> None:
         self._listings: dict[tuple[str, str, bool], Listing] = {}
         self._companions: dict[tuple[str, str], Companion] = {}
+        self._arrays: dict[str, list[ArrayInfo]] = {}
 
     def listing(self, url: str, place: str, tree: bool = False) -> Listing:
         """A group of a file. Raises FormatError, MissingGroup."""
@@ -83,6 +84,12 @@ class Reader:
         if wanted not in self._listings:
             self._listings[wanted] = read_groups(url, place, tree)
         return self._listings[wanted]
+
+    def arrays(self, path: str) -> list[ArrayInfo]:
+        """All arrays of a store. Raises FormatError."""
+        if path not in self._arrays:
+            self._arrays[path] = formats.arrays(path)
+        return self._arrays[path]
 
     def companion(self, listing: Listing, variable: Variable) -> Companion:
         """A variable with its stored values."""
@@ -229,7 +236,7 @@ def around_of(
             _NONE, left=(f"coordinates and file attributes of more than {MOST_FILES} files",)
         )
     files = [sources.sources[one.source] for one in whole.members]
-    each = [_of_source(sources, one, reader, skipped) for one in files]
+    each = [_of_source(sources, one, reader, skipped, with_plain) for one in files]
     if len(each) == 1:
         return each[0]
     return _together(whole, each)
@@ -254,12 +261,16 @@ def _has_variables(source: ArraySource) -> bool:
 
 
 def _of_source(
-    sources: SourceSet, source: ArraySource, reader: Reader, skipped: Collection[str]
+    sources: SourceSet,
+    source: ArraySource,
+    reader: Reader,
+    skipped: Collection[str],
+    with_plain: bool,
 ) -> Surroundings:
     if is_remote(source.url):
         return replace(_NONE, left=("coordinates and file attributes: the file is remote",))
     if formats.facts_of(source.format).says_of_groups:
-        return _said_by_groups(source)
+        return _of_store(source, reader, skipped, with_plain)
     places = list(_groups_of(source))
     own = source.name.rpartition("/")[2]
     listings = [reader.listing(source.url, place) for place in places]
@@ -288,24 +299,29 @@ def _of_source(
     return Surroundings(kept, _attributes(groups[-1]), said, others, tuple(left))
 
 
-def _said_by_groups(source: ArraySource) -> Surroundings:
-    """Attributes alone, of the groups that an array is in; none of an array that is in no group."""
+def _of_store(
+    source: ArraySource, reader: Reader, skipped: Collection[str], with_plain: bool
+) -> Surroundings:
+    """Attributes of the groups that an array is in, none of one that is in no group; and the
+    coordinates along its axes where it has some beside it and `with_plain`.
+    """
     if not name_of(source):
         return _NONE
     module = cast(TellsOfGroups, formats.module(source.format))
     said = {}
     for place in _groups_of(source):
         found = module.group_attributes(source.url, place)
-        said[place] = {name: _typed(value) for name, value in found.items()}
-    return Surroundings({}, said.pop(""), said)
-
-
-def _typed(value: Any) -> Any:
-    """An attribute of JSON, several numbers as an array."""
-    is_several = isinstance(value, list) and bool(value)
-    if is_several and all(type(one) in (int, float) for one in value):
-        return np.array(value)
-    return value
+        said[place] = {name: typed(value) for name, value in found.items()}
+    kept = {}
+    left = []
+    if with_plain:
+        for dim, info in along(source, reader.arrays(source.url)).items():
+            why = why_unread(info, LARGEST_NBYTES)
+            if info.name not in skipped and why:
+                left.append(f"variable {dim} ({why})")
+            elif info.name not in skipped:
+                kept[dim] = read_stored(source.url, info.name)
+    return Surroundings(kept, said.pop(""), said, (), tuple(left))
 
 
 def name_of(source: ArraySource) -> str:

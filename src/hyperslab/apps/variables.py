@@ -13,17 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from hyperslab import formats
-from hyperslab.apps.surroundings import NO_NUMBERS, Asked, Reader, belonging, listed, why_left
+from hyperslab.apps.stored import NO_NUMBERS, is_number, read_stored
+from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, why_left
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sets import mosaic
-from hyperslab.arrays.source import ArrayInfo
 from hyperslab.blocks.gathering import Named, several
-from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import HyperslabError, MissingGroup, UsageError
-from hyperslab.formats.conventions.packing import ATTRIBUTES, pack
 from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.storage.location import is_remote
 
@@ -170,30 +166,12 @@ def _of_store(path: str, place: str) -> _Members | None:
     if not inside:
         return None
     own = [one for one in inside if one.name.rpartition("/")[0] == place]
-    numbers = [one for one in own if _is_number(one)]
+    numbers = [one for one in own if is_number(one)]
     arrays = tuple(one.name for one in numbers if one.shape and 0 not in one.shape)
     left = [f"variable {one.name} ({NO_NUMBERS})" for one in own if one not in numbers]
-    extras = [_read(path, one.name) for one in numbers if one.name not in arrays]
+    extras = [read_stored(path, one.name) for one in numbers if one.name not in arrays]
     below = {one.name.removeprefix(f"{place}/") for one in inside if one not in own}
     return _Members(arrays, tuple(extras), (*left, *_groups_left(path, place, below)))
-
-
-def _is_number(info: ArrayInfo) -> bool:
-    """Whether an array of a store holds numbers, by the word for its type."""
-    try:
-        return np.dtype(info.dtype).kind in _NUMBERS
-    except (TypeError, ValueError):
-        return False
-
-
-def _read(path: str, name: str) -> Companion:
-    """A variable of a store with its stored values. Raises FormatError, UsageError."""
-    source = formats.open_source(f"{path}::{name}")
-    values = np.asarray(ArrayView(source, "stored")[...])
-    said = {key: one for key, one in source.header.attributes.items() if key not in ATTRIBUTES}
-    if source.scaling is not None:  # with types, which JSON has not
-        said |= pack(source.scaling, source.stored)
-    return Companion(name.rpartition("/")[2], source.dims, values, said)
 
 
 def _groups_left(path: str, place: str, below: Collection[str]) -> list[str]:

@@ -56,6 +56,10 @@ def test_coordinates_of_two_files_do_not_replace_one_another(tmp_path: Path, des
     said = refused(*pair, tmp_path / dest, *APART)
     assert "two arrays bring other values of 'time'" in said
     assert "name a directory" in said
+    for name in "ab":
+        made(tmp_path / f"{name}.nc", tmp_path / f"{name}.zarr")
+    stores = (f"{tmp_path / 'a.zarr'}::tas", f"{tmp_path / 'b.zarr'}::pr")
+    assert "other values of 'time'" in refused(*stores, tmp_path / dest, *APART)
     other = f"{tmp_path / 'b.nc'}::time"
     assert "other values of 'time'" in refused(pair[0], other, tmp_path / dest, *APART)
 
@@ -170,6 +174,8 @@ def test_stores_with_text_and_attributes_of_json(tmp_path: Path) -> None:
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
     group.create_array("v", data=np.arange(4.0), dimension_names=["s"])
     group.create_array("s", data=np.array(["a", "b", "c", "d"], "U1"), dimension_names=["s"])
+    group.create_array("w", data=np.arange(2.0), dimension_names=["t"])
+    group.create_array("t", data=np.arange(5, 7), dimension_names=["t"])
     number = group.create_array("crs", data=np.array(1.0))
     number.attrs.update(said={"a": 1}, _FillValue="AAAAAAAA+H8=")
     group.attrs.update(title="a store", numbers=[1, 2], scales={"a": 1})
@@ -181,6 +187,9 @@ def test_stores_with_text_and_attributes_of_json(tmp_path: Path) -> None:
     assert found.crs == 1
     assert found.attrs["title"] == "a store"
     np.testing.assert_array_equal(found.attrs["numbers"], [1, 2])
+    named = (f"{tmp_path / 'a.zarr'}::v", f"{tmp_path / 'a.zarr'}::w")
+    made(*named, tmp_path / "d.nc")
+    np.testing.assert_array_equal(opened(tmp_path / "d.nc").t, [5, 6])
     made(tmp_path / "a.zarr", tmp_path / "c.zarr")
     again = zarr.open_group(tmp_path / "c.zarr")
     assert again.attrs == group.attrs
