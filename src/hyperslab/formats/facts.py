@@ -123,9 +123,7 @@ class Facts:
     the one array of a file is its one variable.
     """
     says_of_groups: bool = False
-    """Its module tells the attributes of groups (`hyperslab.formats.hooks.TellsOfGroups`), though
-    it lists no variables.
-    """
+    "Attributes of groups are told by its module (`hyperslab.formats.hooks.TellsOfGroups`)."
     xarray_engine: str = ""
     "Engine by which xarray opens such files itself; '' where they are opened by this package's."
     libraries: tuple[tuple[str, str], ...] = ()
