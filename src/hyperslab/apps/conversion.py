@@ -18,8 +18,16 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.apps.surroundings import Asked, surrounded, surrounded_together
-from hyperslab.apps.together import holds_several, named_apart, no_place, require_room
+from hyperslab.apps.surroundings import Asked, surrounded
+from hyperslab.apps.together import (
+    has_groups,
+    holds_several,
+    named_apart,
+    no_place,
+    renamed_axes,
+    require_room,
+    surrounded_together,
+)
 from hyperslab.apps.variables import Chosen, variables_of
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
@@ -112,7 +120,7 @@ def _drafted(
     _check(path, name, wanted)
     found = None
     if name and wanted.kind is None and wanted.axis is None and not isinstance(source, SourceSet):
-        found = variables_of(source)
+        found = variables_of(source, has_groups(path))
     sources = _gathered(source, path, wanted, found, tell)
     _require_elsewhere(sources, source, path)
     is_found = found is not None and holds_several(path)
@@ -332,6 +340,7 @@ def planned(
         _require_one_object(wanted.encoding, dest)
     prepared = prepare(pipeline, options, dry=dry, tell=tell)
     require_unfinished(prepared, dest, stores)
+    notes += renamed_axes(pipeline.source, prepared.plan.stages[-1].job.output)
     return Conversion(dest, options, pipeline, prepared, wanted, notes)
 
 

@@ -7,20 +7,20 @@ the file. What does not go is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays import Array
+from hyperslab.apps.stored import NO_NUMBERS, along, read_stored, typed, why_unread
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import ArraySource
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.blocks.view import ArrayView
-from hyperslab.formats.conventions.packing import ATTRIBUTES
+from hyperslab.formats.conventions.packing import ATTRIBUTES, OF_MISSING, unpack
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
     OF_ARRAYS,
@@ -32,6 +32,8 @@ from hyperslab.formats.conventions.variables import (
 )
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import read_groups
+from hyperslab.formats.hooks import TellsOfGroups
+from hyperslab.formats.sharing import are_same, is_same_value
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count
 
@@ -39,7 +41,10 @@ LARGEST_NBYTES = 16 * 1024**2
 "Variables that take more, all of an array together, are left out: every task has the file's head."
 MOST_FILES = 1000
 "Files of one array that are asked for their surroundings."
-_SHOWN = 5
+SHOWN = 5
+"Names, and lines of one kind, that are shown at most."
+_PLAIN = (str, bytes, np.ndarray, np.generic)
+"Types of attributes of one element, or of numbers."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +64,7 @@ class Surroundings:
     @property
     def all_left(self) -> list[str]:
         """All that does not go with the array, in words."""
-        return [*_others_left(self.others), *self.left]
+        return [*others_left(self.others), *self.left]
 
 
 _NONE = Surroundings({}, {})
@@ -71,6 +76,7 @@ class Reader:
     def __init__(self) -> None:
         self._listings: dict[tuple[str, str, bool], Listing] = {}
         self._companions: dict[tuple[str, str], Companion] = {}
+        self._arrays: dict[str, list[ArrayInfo]] = {}
 
     def listing(self, url: str, place: str, tree: bool = False) -> Listing:
         """A group of a file. Raises FormatError, MissingGroup."""
@@ -78,6 +84,12 @@ class Reader:
         if wanted not in self._listings:
             self._listings[wanted] = read_groups(url, place, tree)
         return self._listings[wanted]
+
+    def arrays(self, path: str) -> list[ArrayInfo]:
+        """All arrays of a store. Raises FormatError."""
+        if path not in self._arrays:
+            self._arrays[path] = formats.arrays(path)
+        return self._arrays[path]
 
     def companion(self, listing: Listing, variable: Variable) -> Companion:
         """A variable with its stored values."""
@@ -100,15 +112,15 @@ def surrounded(sources: SourceSet, written: str) -> tuple[SourceSet, tuple[str, 
     wholes = []
     said: dict[str, None] = {}
     for whole in sources.wholes:
-        around = _around(sources, whole, reader)
+        around = around_of(sources, whole, reader)
         label = sources.first(whole).label
-        wholes.append(_with(whole, around, facts))
-        left = _left_of(sources, whole, around, facts)
+        wholes.append(with_surroundings(whole, around, facts))
+        left = left_of(sources, whole, around, facts)
         if left:
             said[f"left out of {label}: {'; '.join(left)}"] = None
     notes = tuple(said)
-    if len(notes) > _SHOWN:
-        notes = (*notes[:_SHOWN], f"the same of {show_count(len(notes) - _SHOWN, 'more array')}")
+    if len(notes) > SHOWN:
+        notes = (*notes[:SHOWN], f"the same of {show_count(len(notes) - SHOWN, 'more array')}")
     return replace(sources, wholes=tuple(wholes)), notes
 
 
@@ -124,34 +136,7 @@ class Asked:
     "What of these groups is left out, and why, in words."
 
 
-def surrounded_together(
-    sources: SourceSet, written: str, asked: Asked
-) -> tuple[SourceSet, tuple[str, ...]]:
-    """The same of arrays that go into one file."""
-    _, facts = formats.written_as(written)
-    reader = Reader()
-    wholes = []
-    notes = dict.fromkeys(asked.left)
-    others: dict[str, set[str]] = {}
-    for whole in sources.wholes:
-        around = _around(sources, whole, reader, with_plain=True)
-        name = sources.first(whole).name.strip("/")
-        place = name.rpartition("/")[0]
-        if place not in asked.groups:
-            others[place] = others.get(place, set(around.others)) & set(around.others)
-        more = {one.name: one for one in asked.extras.get(name, ())}
-        around = replace(around, companions={**around.companions, **more}, others=())
-        wholes.append(_with(whole, around, facts))
-        notes |= dict.fromkeys(_left_of(sources, whole, around, facts))
-    for unnamed in others.values():
-        notes |= dict.fromkeys(_others_left(sorted(unnamed)))
-    said: tuple[str, ...] = ()
-    if notes:
-        said = (f"left out of {sources.sources[0].url}: {'; '.join(notes)}",)
-    return replace(sources, wholes=tuple(wholes)), said
-
-
-def _with(whole: Whole, around: Surroundings, facts: Facts) -> Whole:
+def with_surroundings(whole: Whole, around: Surroundings, facts: Facts) -> Whole:
     """An array with what goes with it into files of a format."""
     if not facts.holds_several:
         return whole
@@ -165,7 +150,7 @@ def _with(whole: Whole, around: Surroundings, facts: Facts) -> Whole:
     return replace(whole, header=header)
 
 
-def _left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Facts) -> list[str]:
+def left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Facts) -> list[str]:
     """What does not go with an array into files of a format."""
     left = around.all_left
     lost = [name for name, one in around.companions.items() if not _has_place(one, facts)]
@@ -174,9 +159,22 @@ def _left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Fact
         left.append(f"{facts.title} has no place for the variables {', '.join(lost)}")
     if around.attributes and not facts.holds_several:
         left.append(f"{facts.title} has no place for the file's attributes")
-    if not facts.has_groups:
+    if facts.has_groups:
+        left += _unsaid(facts.title, around)
+    else:
         left += _backwards(facts.title, whole)
     return left + _unplaced(sources, whole)
+
+
+def _unsaid(title: str, around: Surroundings) -> list[str]:
+    """Attributes of files and groups that only JSON can hold."""
+    every = {name: one for said in around.groups.values() for name, one in said.items()}
+    every |= around.attributes
+    kinds = (*_PLAIN, bool, int, float)
+    lost = [name for name, one in every.items() if not (isinstance(one, kinds) or _is_texts(one))]
+    if not lost:
+        return []
+    return [f"{title} has no place for the attributes {listed(sorted(lost))}"]
 
 
 def _has_place(one: Companion, facts: Facts) -> bool:
@@ -184,11 +182,21 @@ def _has_place(one: Companion, facts: Facts) -> bool:
     if facts.has_groups:
         return True
     is_number = one.values.dtype.kind in "biufc" and 0 not in one.values.shape
-    is_packed = not ATTRIBUTES.isdisjoint(one.attributes)
-    return facts.holds_several and is_number and not is_packed
+    return facts.holds_several and is_number and not _is_packed(one)
 
 
-def _others_left(names: Sequence[str]) -> list[str]:
+def _is_packed(one: Companion) -> bool:
+    """Whether the values of a variable are other ones than those that are stored."""
+    if not (ATTRIBUTES - OF_MISSING).isdisjoint(one.attributes):
+        return True
+    meant = unpack(one.attributes, one.values.dtype, default_fill=False)
+    missing: tuple[Any, ...] = ()
+    if meant.scaling is not None:
+        missing = meant.scaling.missing
+    return bool(meant.unscalable) or any((one.values == value).any() for value in missing)
+
+
+def others_left(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     return [f"variables {listed(names)} (name each one to convert it)"]
@@ -210,11 +218,15 @@ def _unplaced(sources: SourceSet, whole: Whole) -> list[str]:
     return list(dict.fromkeys(text for one in members for text in one.header.unplaced))
 
 
-def _around(
-    sources: SourceSet, whole: Whole, reader: Reader, with_plain: bool = False
+def around_of(
+    sources: SourceSet,
+    whole: Whole,
+    reader: Reader,
+    with_plain: bool = False,
+    skipped: Collection[str] = (),
 ) -> Surroundings:
-    """The surroundings of an array, of all its files together; of one whose axes have no names of
-    their own only with `with_plain`.
+    """The surroundings of an array, of all its files together, without variables that are skipped;
+    of one whose axes have no names of their own only with `with_plain`.
     """
     first = sources.first(whole)
     if not _has_variables(first) or (_is_plain(first) and not with_plain):
@@ -223,7 +235,8 @@ def _around(
         return replace(
             _NONE, left=(f"coordinates and file attributes of more than {MOST_FILES} files",)
         )
-    each = [_of_source(sources, sources.sources[one.source], reader) for one in whole.members]
+    files = [sources.sources[one.source] for one in whole.members]
+    each = [_of_source(sources, one, reader, skipped, with_plain) for one in files]
     if len(each) == 1:
         return each[0]
     return _together(whole, each)
@@ -231,30 +244,44 @@ def _around(
 
 def _is_plain(source: ArraySource) -> bool:
     """Whether no axis of an array has a name, by which a variable could belong to it."""
-    return all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
+    return all(map(is_numbered, source.dims))
+
+
+def is_numbered(name: str) -> bool:
+    """Whether an axis has no name but a number."""
+    return name.startswith(("dim_", "phony_dim_"))
 
 
 def _has_variables(source: ArraySource) -> bool:
     """Whether a file may say something of an array by variables of its own."""
     facts = formats.facts_of(source.format)
     is_image = any(one.cosines for one in source.header.base_sampling.values())
-    return bool(facts.groups) and not (is_image or source.broken)
+    is_known = bool(facts.groups) or facts.says_of_groups
+    return is_known and not (is_image or source.broken)
 
 
-def _of_source(sources: SourceSet, source: ArraySource, reader: Reader) -> Surroundings:
+def _of_source(
+    sources: SourceSet,
+    source: ArraySource,
+    reader: Reader,
+    skipped: Collection[str],
+    with_plain: bool,
+) -> Surroundings:
     if is_remote(source.url):
         return replace(_NONE, left=("coordinates and file attributes: the file is remote",))
+    if formats.facts_of(source.format).says_of_groups:
+        return _of_store(source, reader, skipped, with_plain)
     places = list(_groups_of(source))
     own = source.name.rpartition("/")[2]
     listings = [reader.listing(source.url, place) for place in places]
     groups = [group for listing in listings for group in listing.groups.values()]
     wanted = belonging(own, source.dims, source.header.attributes, groups)
-    converted = {one.name.strip("/") for one in sources.sources if one.url == source.url}
+    converted = {name_of(one) for one in sources.sources if one.url == source.url}
     left = []
     kept = {}
     nbytes = 0
     for name, variable in wanted.items():
-        if variable.path.strip("/") in converted:
+        if variable.path.strip("/") in skipped:
             continue
         nbytes += variable.dtype.itemsize * variable.size
         why = why_left(variable, nbytes)
@@ -272,11 +299,40 @@ def _of_source(sources: SourceSet, source: ArraySource, reader: Reader) -> Surro
     return Surroundings(kept, _attributes(groups[-1]), said, others, tuple(left))
 
 
+def _of_store(
+    source: ArraySource, reader: Reader, skipped: Collection[str], with_plain: bool
+) -> Surroundings:
+    """Attributes of the groups that an array is in, none of one that is in no group; and the
+    coordinates along its axes where it has some beside it and `with_plain`.
+    """
+    if not name_of(source):
+        return _NONE
+    module = cast(TellsOfGroups, formats.module(source.format))
+    said = {}
+    for place in _groups_of(source):
+        found = module.group_attributes(source.url, place)
+        said[place] = {name: typed(value) for name, value in found.items()}
+    kept = {}
+    left = []
+    if with_plain:
+        for dim, info in along(source, reader.arrays(source.url)).items():
+            why = why_unread(info, LARGEST_NBYTES)
+            if info.name not in skipped and why:
+                left.append(f"variable {dim} ({why})")
+            elif info.name not in skipped:
+                kept[dim] = read_stored(source.url, info.name)
+    return Surroundings(kept, said.pop(""), said, (), tuple(left))
+
+
+def name_of(source: ArraySource) -> str:
+    return source.name.strip("/")
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence, the first of them."""
-    text = ", ".join(names[:_SHOWN])
-    if len(names) > _SHOWN:
-        text += f" and {len(names) - _SHOWN} more"
+    text = ", ".join(names[:SHOWN])
+    if len(names) > SHOWN:
+        text += f" and {len(names) - SHOWN} more"
     return text
 
 
@@ -301,7 +357,7 @@ def belonging(
     known.pop(own, None)
     found = {}
     for name in dims:
-        if name in known and known[name].dims == (name,):
+        if name in known and known[name].dims[:1] == (name,):
             found[name] = known[name]
     for name in named_in(attributes, OF_ARRAYS):
         if name in known:
@@ -318,7 +374,7 @@ def why_left(variable: Variable, nbytes: int) -> str:
     does.
     """
     if variable.is_text or variable.dtype.kind not in "biufcS":
-        return "it is neither numbers nor characters"
+        return NO_NUMBERS
     if variable.shape != variable.stored_shape:
         return "it is shorter than its dimension"
     if nbytes > LARGEST_NBYTES:
@@ -331,8 +387,14 @@ def _attributes(root: Group) -> dict[str, Any]:
     return {
         name: value
         for name, value in root.attributes.items()
-        if not name.startswith("_NC") and isinstance(value, str | bytes | np.ndarray | np.generic)
+        if not name.startswith("_NC") and (_is_texts(value) or isinstance(value, _PLAIN))
     }
+
+
+def _is_texts(value: Any) -> bool:
+    """Whether an attribute is several texts."""
+    is_several = isinstance(value, list | tuple) and bool(value)
+    return is_several and all(isinstance(one, str) and "\0" not in one for one in value)
 
 
 def _together(whole: Whole, each: Sequence[Surroundings]) -> Surroundings:
@@ -348,14 +410,20 @@ def _together(whole: Whole, each: Sequence[Surroundings]) -> Surroundings:
             left[f"variable {name} (it differs from file to file)"] = None
         else:
             kept[name] = joined
+    same, others = in_all([one.attributes for one in each])
+    if others:
+        left[f"file attributes {listed(sorted(others))} (they differ from file to file)"] = None
+    return Surroundings(kept, same, first.groups, first.others, tuple(left))
+
+
+def in_all(each: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], set[str]]:
+    """Attributes that are the same in all files, and names of the others."""
     same = {
         name: value
-        for name, value in first.attributes.items()
-        if all(_is_same(value, one.attributes.get(name)) for one in each)
+        for name, value in each[0].items()
+        if all(name in one and is_same_value(value, one[name]) for one in each)
     }
-    if differing := sorted(first.attributes.keys() - same.keys()):
-        left[f"file attributes {listed(differing)} (they differ from file to file)"] = None
-    return Surroundings(kept, same, first.groups, first.others, tuple(left))
+    return same, {name for one in each for name in one} - same.keys()
 
 
 def _joined(whole: Whole, parts: Sequence[Companion | None]) -> Companion | None:
@@ -371,7 +439,7 @@ def _joined(whole: Whole, parts: Sequence[Companion | None]) -> Companion | None
             return None
         place = _place(whole, member, part)
         already = is_there[place]
-        if values[place].shape != part.values.shape or not _is_same(
+        if values[place].shape != part.values.shape or not is_same_value(
             values[place][already], part.values[already]
         ):
             return None
@@ -384,11 +452,8 @@ def _joined(whole: Whole, parts: Sequence[Companion | None]) -> Companion | None
 
 def _is_alike(one: Companion, other: Companion) -> bool:
     """Whether the numbers of two variables mean the same."""
-    said = one.attributes
-    return (
-        (one.dims, one.values.dtype) == (other.dims, other.values.dtype)
-        and said.keys() == other.attributes.keys()
-        and all(_is_same(value, other.attributes[name]) for name, value in said.items())
+    return (one.dims, one.values.dtype) == (other.dims, other.values.dtype) and are_same(
+        one.attributes, other.attributes
     )
 
 
@@ -398,9 +463,3 @@ def _place(whole: Whole, member: Member, part: Companion) -> tuple[slice, ...]:
     along = dict(zip(whole.header.dims, zip(box.start, box.count, strict=True), strict=True))
     pairs = [along.get(name, (0, n)) for name, n in zip(part.dims, part.values.shape, strict=True)]
     return tuple(slice(first, first + count) for first, count in pairs)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    a: Array = np.asarray(one)
-    b: Array = np.asarray(other)
-    return a.dtype.kind == b.dtype.kind and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -13,13 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from hyperslab import formats
+from hyperslab.apps.stored import NO_NUMBERS, is_number, read_stored
 from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, why_left
 from hyperslab.arrays.header import Companion
+from hyperslab.arrays.sets import mosaic
 from hyperslab.blocks.gathering import Named, several
-from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import HyperslabError, MissingGroup, UsageError
 from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.storage.location import is_remote
@@ -51,9 +50,13 @@ class _Members(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-def variables_of(named: Named | Sequence[Named]) -> Chosen | None:
+def variables_of(named: Named | Sequence[Named], has_groups: bool = True) -> Chosen | None:
     """The arrays that go into one file together: of a file that holds several, of a group, or those
-    that are named, of one file on this machine. None for anything else. Raises FormatError.
+    that are named, of one file on this machine, but for blocks of one image. None for anything
+    else. Raises FormatError.
+
+    Those that go along with others are none of their own, unless they are named and the new file
+    has no groups of variables, so that it may have no place for them else.
     """
     items = several(named)
     split = [_split(item) for item in items]
@@ -79,8 +82,24 @@ def variables_of(named: Named | Sequence[Named]) -> Chosen | None:
         left |= dict.fromkeys(part.left)
         groups.add(name.strip("/"))
         extras |= dict.fromkeys(part.arrays[:1], part.extras)
-    kept = _without_belonging(path, list(arrays))
+    kept = list(arrays)
+    if not groups and _is_one_image(path, kept):
+        return None
+    if has_groups or groups:
+        kept = _without_belonging(path, kept)
     return Chosen(path, tuple(kept), Asked(extras, frozenset(groups), tuple(left)))
+
+
+def _is_one_image(path: str, names: Sequence[str]) -> bool:
+    """Whether arrays are blocks of one image, by their affines, which make all of it."""
+    try:
+        opened = [formats.open_source(f"{path}::{name}") for name in names]
+        if len(opened) < 2 or not all(one.header.is_placed for one in opened):
+            return False
+        mosaic(opened)
+    except HyperslabError:
+        return False
+    return True
 
 
 def _split(item: Named) -> tuple[str, str]:
@@ -147,25 +166,12 @@ def _of_store(path: str, place: str) -> _Members | None:
     if not inside:
         return None
     own = [one for one in inside if one.name.rpartition("/")[0] == place]
-    arrays = tuple(one.name for one in own if one.shape and 0 not in one.shape)
-    left = []
-    extras = []
-    for one in own:
-        if one.name in arrays:
-            continue
-        try:
-            extras.append(_read(path, one.name))
-        except HyperslabError as error:
-            left.append(f"variable {one.name} ({error})")
+    numbers = [one for one in own if is_number(one)]
+    arrays = tuple(one.name for one in numbers if one.shape and 0 not in one.shape)
+    left = [f"variable {one.name} ({NO_NUMBERS})" for one in own if one not in numbers]
+    extras = [read_stored(path, one.name) for one in numbers if one.name not in arrays]
     below = {one.name.removeprefix(f"{place}/") for one in inside if one not in own}
     return _Members(arrays, tuple(extras), (*left, *_groups_left(path, place, below)))
-
-
-def _read(path: str, name: str) -> Companion:
-    """A variable of a store with its stored values. Raises FormatError, UsageError."""
-    source = formats.open_source(f"{path}::{name}")
-    values = np.asarray(ArrayView(source, "stored")[...])
-    return Companion(name.rpartition("/")[2], source.dims, values, source.header.attributes)
 
 
 def _groups_left(path: str, place: str, below: Collection[str]) -> list[str]:
@@ -195,6 +201,9 @@ def _of_group(reader: Reader, listing: Listing, place: str) -> _Members:
             left.append(f"variable {one.name} ({why})")
         else:
             extras.append(reader.companion(listing, one))
+    growing = group.unlimited - {name for one in arrays for name in one.dims}
+    if growing:
+        left.append(f"that {listed(sorted(growing))} may grow")
     below = [name.removeprefix(wanted) for name in listing.groups if name != wanted]
     left += _groups_left(listing.path, place, below)
     return _Members(tuple(one.path.strip("/") for one in arrays), tuple(extras), tuple(left))

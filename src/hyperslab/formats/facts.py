@@ -122,6 +122,8 @@ class Facts:
     """Module whose `read_groups` lists the variables of a file (`hyperslab.formats.groups`); '':
     the one array of a file is its one variable.
     """
+    says_of_groups: bool = False
+    "Attributes of groups are told by its module (`hyperslab.formats.hooks.TellsOfGroups`)."
     xarray_engine: str = ""
     "Engine by which xarray opens such files itself; '' where they are opened by this package's."
     libraries: tuple[tuple[str, str], ...] = ()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink, Encoded
@@ -18,6 +18,13 @@ class Unites(Protocol):
 
         Raises UsageError for what such a file cannot hold.
         """
+
+
+class TellsOfGroups(Protocol):
+    """A format whose groups have attributes, but whose variables are not listed."""
+
+    def group_attributes(self, path: str, group: str) -> Mapping[str, Any]:
+        """The attributes of a group, '' for the root. Raises FormatError."""
 
 
 class Encodes(Protocol):

@@ -88,6 +88,7 @@ BUILT_IN: tuple[Facts, ...] = (
         documents=ROOTS,
         has_chunks=True,
         holds_several=True,
+        says_of_groups=True,
         xarray_engine="zarr",
         libraries=(("zarr", "hyperslab[zarr]"),),
     ),

@@ -30,6 +30,7 @@ from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.formats.hooks import Unites
+from hyperslab.formats.sharing import groups_above
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block
@@ -76,13 +77,22 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
 
 
 def _together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
-    """The same arrays in one file. Raises UsageError for two of one name."""
+    """The same arrays in one file. Raises UsageError for two of one name, and for one whose name
+    is that of the group of another.
+    """
     names = [sink.encoding.name.strip("/") for sink in sinks]
+    groups = {group for name in names for group in groups_above(name)}
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(
             f"{sinks[0].path}: two arrays would have the name '{twice}' in it: leave out one, or"
             " name a directory"
+        )
+    both = next((name for name in names if name in groups), None)
+    if both is not None:
+        raise UsageError(
+            f"{sinks[0].path}: '{both}' would be an array and a group of others in it: leave out"
+            " one, or name a directory"
         )
     module = cast(Unites, formats.module(sinks[0].format))
     return module.together(sinks)
@@ -269,8 +279,9 @@ def allocation_digest(sink: ArraySink) -> str:
     it is not as it was before there was one.
     """
     if sink.members:
-        digests = "".join(map(allocation_digest, sink.members))
-        return hashlib.sha256(digests.encode()).hexdigest()[:12]
+        digests = [allocation_digest(replace(one, head=None)) for one in sink.members]
+        told = repr(sink.head) + "".join(digests)
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
     about = [
         *map(repr, (sink.shape, sink.axes, sink.dtype.str, sink.form, sink.unit)),
         _in_tuple([_told("Codec", name=c.name, options=c.options) for c in sink.codecs]),

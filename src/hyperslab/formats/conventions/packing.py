@@ -42,6 +42,8 @@ ATTRIBUTES = frozenset(
     }
 )
 "Names of the attributes that `unpack` looks at."
+OF_MISSING = frozenset({"_FillValue", "missing_value"})
+"Names of the attributes that say which stored values are missing."
 
 DEFAULT_FILL: dict[str, int | float] = {
     "i1": -127,

@@ -31,7 +31,15 @@ def attributes_of_file(sink: ArraySink, group: str) -> dict[str, Any]:
     said = sink.header.group_attributes.get(group, {})
     if not group:
         said = sink.header.file_attributes
-    return {name: said_by(sink)(value) for name, value in said.items()}
+    plain = {name: value for name, value in said.items() if is_plain(name, value)}
+    return {name: said_by(sink)(_texts(value)) for name, value in plain.items()}
+
+
+def _texts(value: Any) -> Any:
+    """An attribute, several texts as h5py takes them."""
+    if isinstance(value, list | tuple):
+        return np.array(value, object)
+    return value
 
 
 def said_by(sink: ArraySink) -> Callable[[Any], Any]:
@@ -54,8 +62,8 @@ def attributes_of_sink(sink: ArraySink) -> dict[str, Any]:
     for name, value in header.attributes.items():
         if name in packing:
             said[name] = packing[name]
-        elif name not in not_kept and _is_plain(name, value):
-            said[name] = np.array(value, object) if isinstance(value, tuple) else value
+        elif name not in not_kept and is_plain(name, value):
+            said[name] = _texts(value)
     said |= {**packing, **attributes_of(header, sink.shape)}
     return {name: said_by(sink)(value) for name, value in said.items()}
 
@@ -102,13 +110,13 @@ def _of_netcdf(value: Any) -> Any:
     return number.reshape(-1 if number.ndim else ()).astype(dtype or number.dtype)
 
 
-def _is_plain(name: str, value: Any) -> bool:
+def is_plain(name: str, value: Any) -> bool:
     """Whether an attribute can be written as it was read."""
     if name.startswith(("_Netcdf4", "_NC")) or isinstance(value, Omitted):
         return False
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufcS"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return bool(value) and all(isinstance(text, str) and "\0" not in text for text in value)
     if isinstance(value, str):
         return "\0" not in value  # HDF5's text of any length ends at a zero

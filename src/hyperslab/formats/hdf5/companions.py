@@ -5,12 +5,13 @@ Their values lie in the head of the file, before the array's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays.header import Companion
+from hyperslab.formats.hdf5.attributes import is_plain
 
 _LARGEST_COMPACT_NBYTES = 60_000
 """Values up to this size lie among the metadata (HDF5 File Format Specification, compact layout:
@@ -39,12 +40,6 @@ def write(parent: Any, one: Companion, said: Said) -> Any:
     dataset = h5py.Dataset(h5py.h5d.create(parent.id, one.name.encode(), kind, space, creation))
     if values.size:
         dataset[...] = values
-    dataset.attrs.update({name: said(value) for name, value in one.attributes.items()})
+    plain = {name: value for name, value in one.attributes.items() if is_plain(name, value)}
+    dataset.attrs.update({name: said(value) for name, value in plain.items()})
     return dataset
-
-
-def attach(dataset: Any, one: Companion, scales: Mapping[str, Any]) -> None:
-    """Attach the scales of the axes of a companion that is none itself."""
-    for axis, name in enumerate(one.dims):
-        if name in scales:
-            dataset.dims[axis].attach_scale(scales[name])

@@ -22,7 +22,9 @@ from hyperslab.formats.hdf5.attributes import (
     attributes_of_file,
     attributes_of_sink,
     dataset_name,
+    is_netcdf,
 )
+from hyperslab.formats.hdf5.free_names import with_free_names
 from hyperslab.formats.hdf5.scales import places_of
 
 END_OF_FILE = 40
@@ -103,6 +105,8 @@ def create(file: Any, sinks: Sequence[ArraySink], properties: Sequence[Any]) -> 
     """
     import h5py
 
+    if is_netcdf(sinks[0].path):
+        sinks = with_free_names(sinks)
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     datasets = []

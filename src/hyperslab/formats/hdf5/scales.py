@@ -1,6 +1,8 @@
 """Dimension scales, coordinates and what these need in new HDF5 and netCDF-4 files.
 
-The arrays of a group share them: those of one name and extent, with the same values or none.
+The arrays of a group share them: those of one name and extent, with the same values or none. A
+variable of several axes that has the name of its first one is the scale of that one in netCDF-4,
+and says by numbers which its other dimensions are.
 """
 
 from __future__ import annotations
@@ -16,18 +18,27 @@ from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.formats.hdf5 import companions
 from hyperslab.formats.hdf5.attributes import dataset_name, is_netcdf, said_by
+from hyperslab.formats.hdf5.free_names import folders_of, is_name
 from hyperslab.formats.place import companions_beside
 
-_NETCDF_NAME_LENGTH = 256
 
+class _Variable(NamedTuple):
+    """A variable that may be the scale of its first dimension."""
 
-class _Scale(NamedTuple):
-    """A dimension scale of a group."""
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    array: Any = None
+    "Dataset of an array; None for what goes with arrays."
+    values: Companion | None = None
 
-    dataset: Any
-    extent: int
-    values: Companion | None
-    "Coordinates that it holds; None: none, or those of an array of its own."
+    def is_coordinate(self, name: str, extent: int) -> bool:
+        """Whether it holds the coordinates along a dimension; an array, along its only one."""
+        is_one = self.values is not None or len(self.dims) == 1
+        return is_one and self.may_be_scale(name, extent)
+
+    def may_be_scale(self, name: str, extent: int) -> bool:
+        """Whether it is the scale of its first dimension, as netCDF-4 has it."""
+        return self.dims[:1] == (name,) and self.shape[:1] == (extent,)
 
 
 @dataclass(slots=True)
@@ -38,162 +49,114 @@ class Place:
     path: str
     taken: frozenset[str]
     "Names of arrays, and of groups, in it."
-    arrays: Mapping[str, Any]
-    "Arrays in it of one axis that has their own name: the coordinates along that axis."
+    said: Any
+    "What makes an attribute as the file has it."
+    is_netcdf: bool
+    variables: Mapping[str, _Variable]
     numbers: Iterator[int]
     "Numbers of netCDF's dimensions, each of which a file has once."
-    scales: dict[str, _Scale] = field(default_factory=dict)
-    others: dict[str, Companion] = field(default_factory=dict)
-    "Variables that are no scales, and are in it already."
+    scales: dict[tuple[str, int], Any] = field(default_factory=dict)
+    "Scales by names and extents of dimensions."
+    written: dict[str, Any] = field(default_factory=dict)
+    "Datasets of the variables that are in it already."
 
     def add_axes(self, dataset: Any, sink: ArraySink) -> None:
         """Give the axes of an array names and scales, and the group what else goes with it."""
-        if is_netcdf(sink.path):
-            self._add_dimensions(dataset, sink)
-        elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
-            for axis, label in enumerate(sink.header.dims):
-                dataset.dims[axis].label = label
-            self._add_scales(dataset, sink)
-
-    def _add_scales(self, dataset: Any, sink: ArraySink) -> None:
-        """A dimension scale for every axis whose coordinates are known; then other companions."""
-        here = [one for one in self._beside(sink) if self._fits(one)]
-        scales = {}
         dims = sink.header.dims
+        here = [one for one in _beside(sink) if one.name not in self.taken]
+        if self.is_netcdf:
+            scales = self._every_scale(dims, sink.shape)
+            self.file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+        elif dims and len(dims) == dataset.ndim:
+            for axis, label in enumerate(dims):
+                dataset.dims[axis].label = label
+            scales = self._known_scales(dims, sink.shape, here)
+        else:
+            return
+        _attach(dataset, scales)
         for one in here:
-            if one.dims == (one.name,) and one.name in dims:
-                scales[one.name] = self._coordinate(one, sink)
-        extents = dict(zip(dims, sink.shape, strict=True))
-        for name in self.arrays:
-            if extents.get(name) == self.arrays[name].shape[0]:
-                scales[name] = self._dimension(name, extents[name], sink)
-        if scales:  # readers that go by names want every axis to have one
-            taken = {*self.taken, *(one.name for one in here)}
-            for one in here:
-                pairs = zip(one.dims, one.values.shape, strict=True)
-                extents |= {name: n for name, n in pairs if name not in extents}
-            for name, n in extents.items():
-                if name not in taken and _is_name(name) and self._is_free(name, n, None):
-                    scales[name] = self._dimension(name, n, sink)
-        _attach_all(dataset, dims, scales)
-        for one in here:
-            if one.name not in scales:
-                self._companion(one, sink, scales)
+            self._add(one)
 
-    def _add_dimensions(self, dataset: Any, sink: ArraySink) -> None:
-        """A dimension scale for every dimension: its coordinates, or one without values, as
-        netCDF-4 has those that have no coordinates. Then the other companions.
+    def _every_scale(self, dims: Sequence[str], shape: Sequence[int]) -> list[Any]:
+        """A scale for every dimension: its coordinates, or one without values, as netCDF-4 has
+        those that have no coordinates.
         """
-        beside = {one.name: one for one in self._beside(sink)}
-        names = self._dimension_names(sink, beside)
-        here = {}
-        if names == list(sink.header.dims):
-            here = {name: one for name, one in beside.items() if self._fits(one)}
-        extents = dict(zip(names, sink.shape, strict=True))
-        for one in here.values():
-            pairs = zip(one.dims, one.values.shape, strict=True)
-            extents |= {name: n for name, n in pairs if name not in extents}
-        scales = {}
-        for dim, extent in extents.items():
-            if dim in here and here[dim].dims == (dim,):
-                scales[dim] = self._coordinate(here.pop(dim), sink)
+        return [self._scale(name, extent) for name, extent in zip(dims, shape, strict=True)]
+
+    def _known_scales(
+        self, dims: Sequence[str], shape: Sequence[int], here: Sequence[Companion]
+    ) -> list[Any]:
+        """A scale for every axis, where there are coordinates along one; else none for any."""
+        pairs = list(zip(dims, shape, strict=True))
+        if not any(self._has_coordinates(*pair) or pair in self.scales for pair in pairs):
+            return [None for _ in pairs]
+        names = {*self.taken, *self.variables, *(one.name for one in here)}
+        scales: list[Any] = []
+        for name, extent in pairs:
+            if self._has_coordinates(name, extent):
+                scales.append(self._scale(name, extent))
+            elif name in names or not is_name(name) or self._is_other(name, extent):
+                scales.append(None)
             else:
-                scales[dim] = self._dimension(dim, extent, sink)
-        _attach_all(dataset, names, scales)
-        for one in here.values():
-            if one.name not in scales:
-                self._companion(one, sink, scales)
-        self.file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+                scales.append(self._scale(name, extent))
+        return scales
 
-    def _beside(self, sink: ArraySink) -> list[Companion]:
-        """What goes with an array, but for what is an array, or a group, itself."""
-        found = companions_beside(sink.header, sink.shape)
-        return [one for one in found if one.name not in self.taken]
+    def _has_coordinates(self, name: str, extent: int) -> bool:
+        return name in self.variables and self.variables[name].is_coordinate(name, extent)
 
-    def _fits(self, one: Companion) -> bool:
-        """Whether the axes of a variable, and its name, are those that the group has."""
-        pairs = zip(one.dims, one.values.shape, strict=True)
-        if not all(self._is_free(name, n, None) or name == one.name for name, n in pairs):
-            return False
-        if one.dims == (one.name,):
-            return self._is_free(one.name, one.values.shape[0], one)
-        known = self.others.get(one.name)
-        return one.name not in self.scales and (known is None or _is_same(known, one))
+    def _is_other(self, name: str, extent: int) -> bool:
+        """Whether the group has a scale of this name and another extent."""
+        return any(known == name and n != extent for known, n in self.scales)
 
-    def _is_free(self, name: str, extent: int, values: Companion | None) -> bool:
-        """Whether the group can have a scale of this name and extent, with these values or any."""
-        if name in self.arrays:
-            return bool(self.arrays[name].shape == (extent,))
-        if name in self.taken or name in self.others:
-            return False
-        known = self.scales.get(name)
-        if known is None:
-            return True
-        if values is None or known.extent != extent:
-            return known.extent == extent
-        return known.values is not None and _is_same(known.values, values)
+    def _scale(self, name: str, extent: int) -> Any:
+        """The dimension scale of this name: a variable of the group, or one without values."""
+        wanted = (name, extent)
+        if wanted in self.scales:
+            return self.scales[wanted]
+        one = self.variables.get(name)
+        if one is None or not one.may_be_scale(name, extent):
+            one = None
+            scale = _without_values(self._group, name, extent)
+        else:
+            scale = self._dataset(one)
+            scale.make_scale(name)
+        self.scales[wanted] = scale
+        if self.is_netcdf:
+            scale.attrs.create("_Netcdf4Dimid", next(self.numbers), dtype="i4")
+        if self.is_netcdf and one is not None and len(one.dims) > 1:
+            every = self._every_scale(one.dims, one.shape)
+            numbers = [each.attrs["_Netcdf4Dimid"] for each in every]
+            scale.attrs.create("_Netcdf4Coordinates", numbers, dtype="i4")
+        return scale
 
-    def _coordinate(self, one: Companion, sink: ArraySink) -> Any:
-        """The dimension scale that holds these values."""
-        if one.name not in self.scales:
-            scale = companions.write(self._group, one, said_by(sink))
-            scale.make_scale(one.name)
-            self._keep(sink, one.name, _Scale(scale, one.values.shape[0], one))
-        return self.scales[one.name].dataset
+    def _dataset(self, one: _Variable) -> Any:
+        if one.values is None:
+            return one.array
+        if one.values.name not in self.written:
+            made = companions.write(self._group, one.values, self.said)
+            self.written[one.values.name] = made
+        return self.written[one.values.name]
 
-    def _dimension(self, name: str, extent: int, sink: ArraySink) -> Any:
-        """The dimension scale of this name: an array of the group, or one without values."""
-        if name not in self.scales:
-            scale = self.arrays.get(name)
-            if scale is None:
-                scale = _without_values(self._group, name, extent)
-            else:
-                scale.make_scale(name)
-            self._keep(sink, name, _Scale(scale, extent, None))
-        return self.scales[name].dataset
-
-    def _keep(self, sink: ArraySink, name: str, scale: _Scale) -> None:
-        self.scales[name] = scale
-        if is_netcdf(sink.path):
-            scale.dataset.attrs.create("_Netcdf4Dimid", next(self.numbers), dtype="i4")
-
-    def _companion(self, one: Companion, sink: ArraySink, scales: Mapping[str, Any]) -> None:
-        if one.name not in self.others:
-            self.others[one.name] = one
-            companions.attach(companions.write(self._group, one, said_by(sink)), one, scales)
+    def _add(self, one: Companion) -> None:
+        """Put a variable into the group, with the scales of its axes."""
+        if one.name in self.written:
+            return
+        pairs = list(zip(one.dims, one.values.shape, strict=True))
+        if one.dims[:1] == (one.name,):
+            self._scale(*pairs[0])
+            return
+        dataset = self._dataset(self.variables[one.name])
+        if self.is_netcdf:
+            scales = self._every_scale(one.dims, one.values.shape)
+        else:
+            scales = self._known_scales(one.dims, one.values.shape, [one])
+        _attach(dataset, scales)
 
     @property
     def _group(self) -> Any:
         if not self.path:
             return self.file
-        return self.file[self.path]
-
-    def _dimension_names(self, sink: ArraySink, beside: Mapping[str, Companion]) -> list[str]:
-        """One name per axis, none twice and none that an array, which would be its coordinates, or
-        the group has for something else.
-        """
-        given: Sequence[str] = ()
-        if len(sink.header.dims) == len(sink.shape):
-            given = sink.header.dims
-        names = [str(name) for name in given]
-        pairs = zip(names, sink.shape, strict=False)
-        is_right = all(_is_name(name) and self._is_known(name, n, beside) for name, n in pairs)
-        if is_right and names and len(set(names)) == len(names):
-            return names
-        chosen: list[str] = []
-        for extent in sink.shape:
-            numbered = (f"dim_{number}" for number in itertools.count())
-            chosen.append(
-                next(n for n in numbered if n not in chosen and self._is_free(n, extent, None))
-            )
-        return chosen
-
-    def _is_known(self, name: str, extent: int, beside: Mapping[str, Companion]) -> bool:
-        """Whether an axis may have a name here, with the coordinates that the array brings."""
-        one = beside.get(name)
-        if one is not None and one.dims != (name,):
-            one = None
-        return self._is_free(name, extent, one)
+        return self.file.require_group(self.path)
 
 
 def places_of(file: Any, datasets: Sequence[Any], sinks: Sequence[ArraySink]) -> list[Place]:
@@ -201,21 +164,34 @@ def places_of(file: Any, datasets: Sequence[Any], sinks: Sequence[ArraySink]) ->
     own.
     """
     names = [dataset_name(sink) for sink in sinks]
+    folders = folders_of(sinks)
     numbers = itertools.count()
-    if len(sinks) == 1:
-        return [Place(file, "", frozenset({names[0].partition("/")[0]}), {}, numbers)]
     found: dict[str, Place] = {}
-    for name in names:
-        path = name.rpartition("/")[0]
-        if path not in found:
-            arrays = {}
-            for other, dataset, sink in zip(names, datasets, sinks, strict=True):
-                folder, _, own = other.rpartition("/")
-                if folder == path and sink.header.dims == (own,):
-                    arrays[own] = dataset
-            taken = frozenset(_members(path, names))
-            found[path] = Place(file, path, taken, arrays, numbers)
-    return [found[name.rpartition("/")[0]] for name in names]
+    for folder in folders:
+        if folder in found:
+            continue
+        variables: dict[str, _Variable] = {}
+        for other, sink in zip(folders, sinks, strict=True):
+            if other == folder:
+                variables |= {one.name: _of(one) for one in _beside(sink)}
+        taken = frozenset(_members(folder, names))
+        variables = {name: one for name, one in variables.items() if name not in taken}
+        if len(sinks) > 1:
+            for other, name, dataset, sink in zip(folders, names, datasets, sinks, strict=True):
+                if other == folder:
+                    own = name.rpartition("/")[2]
+                    variables[own] = _Variable(sink.header.dims, sink.shape, dataset)
+        about = (said_by(sinks[0]), is_netcdf(sinks[0].path))
+        found[folder] = Place(file, folder, taken, *about, variables, numbers)
+    return [found[folder] for folder in folders]
+
+
+def _of(one: Companion) -> _Variable:
+    return _Variable(one.dims, one.values.shape, None, one)
+
+
+def _beside(sink: ArraySink) -> list[Companion]:
+    return companions_beside(sink.header, sink.shape)
 
 
 def _members(path: str, names: Sequence[str]) -> Iterator[str]:
@@ -228,10 +204,13 @@ def _members(path: str, names: Sequence[str]) -> Iterator[str]:
             yield name.removeprefix(start).partition("/")[0]
 
 
-def _attach_all(dataset: Any, names: Sequence[str], scales: Mapping[str, Any]) -> None:
-    for axis, name in enumerate(names):
-        if name in scales and scales[name].id != dataset.id:
-            dataset.dims[axis].attach_scale(scales[name])
+def _attach(dataset: Any, scales: Sequence[Any]) -> None:
+    """Attach the scales of its axes to a dataset that is no scale itself."""
+    if any(scale is not None and scale.id == dataset.id for scale in scales):
+        return
+    for axis, scale in enumerate(scales):
+        if scale is not None:
+            dataset.dims[axis].attach_scale(scale)
 
 
 def _without_values(group: Any, dim: str, extent: int) -> Any:
@@ -246,18 +225,3 @@ def _without_values(group: Any, dim: str, extent: int) -> Any:
     )
     scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
     return scale
-
-
-def _is_same(one: Companion, other: Companion) -> bool:
-    """Whether two variables hold the same."""
-    if one is other:
-        return True
-    said = (one.dims, one.values.dtype, one.values.shape)
-    return said == (other.dims, other.values.dtype, other.values.shape) and (
-        one.values.tobytes() == other.values.tobytes()
-    )
-
-
-def _is_name(name: str) -> bool:
-    """Whether netCDF may have a dimension of this name."""
-    return bool(name.strip(".")) and "/" not in name and len(name) <= _NETCDF_NAME_LENGTH

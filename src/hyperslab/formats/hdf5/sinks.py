@@ -33,8 +33,10 @@ from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
+from hyperslab.formats.hdf5.free_names import with_free_names
 from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
+from hyperslab.formats.sharing import require_alike
 from hyperslab.units import show_count
 
 CHUNK_NBYTES = 2**20
@@ -87,16 +89,25 @@ def sink(
 def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
     """The same arrays in one file, all with chunks where one of them has some.
 
-    Raises UsageError for parts of writers, which are of one array.
+    Raises UsageError for parts of writers, which are of one array, and for arrays that bring other
+    variables of one name.
     """
     path = sinks[0].path
+    require_alike(sinks)
     if any(sink.form == "parts" for sink in sinks):
         raise UsageError(
             f"{path}: a virtual dataset is of one array: leave out --virtual, or name one"
         )
+    empty = [sink.encoding.name for sink in sinks if not math.prod(sink.shape)]
+    if empty and len(sinks) > 1:
+        raise UsageError(
+            f"{path}: {empty[0]} has no elements, and no place beside other arrays: leave it out"
+        )
     alike = list(sinks)
+    if is_netcdf(path):
+        alike = list(with_free_names(sinks))
     if any(sink.unit for sink in sinks):
-        alike = [_with_chunks(sink) for sink in sinks]
+        alike = [_with_chunks(sink) for sink in alike]
     head = head_of(alike)
     members = tuple(
         replace(sink, head=head.data, offset=end)

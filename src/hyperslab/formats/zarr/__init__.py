@@ -53,6 +53,7 @@ __all__ = [
     "beside",
     "candidates",
     "create",
+    "group_attributes",
     "open",
     "read_reference",
     "sink",
@@ -91,6 +92,18 @@ def candidates(path: str) -> list[str]:
     if len(names) < 2:
         return names
     return without_auxiliary(names, [found.attributes for _, found in nodes])
+
+
+def group_attributes(path: str, group: str) -> dict[str, Any]:
+    """The attributes of a group, as its document has them; none where there is no such group.
+    Raises FormatError.
+    """
+    nodes = _nodes(path)
+    with _readable(path):
+        found: Node | None = nodes.node(nodes.place(path, group))
+    if found is None or found.is_array:
+        return {}
+    return dict(found.attributes)
 
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name

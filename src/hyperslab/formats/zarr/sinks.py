@@ -44,6 +44,7 @@ from hyperslab.formats.place import (
     coordinates_beside,
     laid_out,
 )
+from hyperslab.formats.sharing import require_alike
 from hyperslab.formats.zarr.documents import (
     Documents,
     array_of,
@@ -118,10 +119,13 @@ def sink(
 
 
 def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
-    """The same arrays in one store. Raises UsageError for one that is the store itself."""
+    """The same arrays in one store. Raises UsageError for one that is the store itself, and for
+    arrays that bring other variables of one name.
+    """
     path = sinks[0].path
     if not all(sink.encoding.name for sink in sinks):
         raise UsageError(f"{path}: each of several arrays of a store needs a name")
+    require_alike(sinks)
     return tuple(replace(sink, members=tuple(sinks)) for sink in sinks)
 
 
