@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-BLOCKS = ("test_blocks_are_the_same_whatever_the_workers",)
+BLOCKS = (
+    "test_blocks_are_the_same_whatever_the_workers[nii-usual]",
+    "test_blocks_are_the_same_whatever_the_workers[nii-more]",
+)
 """What shows that an engine runs maps, on workers of one thread and of several, and single steps of
-them. Maps of other engines are compared value by value where something else happens to them:
+them; `threads` also has a single one. Maps of other engines are compared value by value where something else happens to them:
 test_toy.py, test_gnu_parallel.py, test_slurm.py, test_connect.py, and tests/system/faults.
 """
 
 BEGUN = (
-    "test_reductions_are_exact_for_integers",
+    "test_reductions_are_exact_for_integers[slabs]",
     "test_every_phase_is_in_the_trace",
 )
 """What shows that an engine runs reductions, maps and single steps, where all else is the code of
-another one: the toy is started as `gnu-parallel` is.
+another one; `serial` and `threads` reduce blocks of other shapes. The toy is started as `gnu-parallel` is.
 """
 
 ENDED = (
@@ -51,10 +54,10 @@ OWN = (
     *BLOCKS,
     *HANDED_OUT,
     "test_idle_slots_are_in_the_trace",
-    "test_the_journal_and_the_manifest_are_complete",
     "test_a_resumed_run_repeats_only_what_is_missing[ctrl-c-map]",
 )
-"""All that engines do by code of their own.
+"""All that engines do by code of their own. That all tasks are in the journal is what a run that is
+resumed shows.
 
 What is left are blocks that tasks read, change and write by the same code wherever they run
 (`hyperslab.plan.steps`): those tests are played on `serial` and `threads`; how functions, blocks

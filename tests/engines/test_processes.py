@@ -31,7 +31,7 @@ class TestProcesses(EngineTests):
     engine, images, stops_late_tasks = "processes", IMAGES, True
 
 
-@only(BLOCKS)
+@only(BLOCKS[1:])
 class TestProcessesWithThreads(EngineTests):
     engine, slots, stops_late_tasks = "processes", (2, 2), True
 
