@@ -248,9 +248,7 @@ class EngineTests(CommandTests):
         expected = np.arange(np.prod(SHAPE)).reshape(SHAPE)
         assert np.array_equal(values_of(path), expected)
 
-    def test_reductions_are_exact_for_integers(
-        self, image: str, tmp_path: Path, cut: str
-    ) -> None:
+    def test_reductions_are_exact_for_integers(self, image: str, tmp_path: Path, cut: str) -> None:
         expected = int(values_of(image).sum(dtype=np.int64))
         pipeline = Pipeline(image).reduce(functions.TOTAL)
         result = self.run(pipeline, rule=RULES[cut], out=tmp_path / "out")
