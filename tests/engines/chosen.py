@@ -7,8 +7,9 @@ BLOCKS = (
     "test_blocks_are_the_same_whatever_the_workers[nii-more]",
 )
 """What shows that an engine runs maps, on workers of one thread and of several, and single steps of
-them; `threads` also has a single one. Maps of other engines are compared value by value where something else happens to them:
-test_toy.py, test_gnu_parallel.py, test_slurm.py, test_connect.py, and tests/system/faults.
+them; `threads` also has a single worker. Maps of other engines are compared value by value where
+something else happens to them: test_toy.py, test_gnu_parallel.py, test_slurm.py, test_connect.py,
+and tests/system/faults.
 """
 
 BEGUN = (
@@ -16,7 +17,8 @@ BEGUN = (
     "test_every_phase_is_in_the_trace",
 )
 """What shows that an engine runs reductions, maps and single steps, where all else is the code of
-another one; `serial` and `threads` reduce blocks of other shapes. The toy is started as `gnu-parallel` is.
+another one; `serial` and `threads` reduce blocks of other shapes, too. The toy is started as
+`gnu-parallel` is.
 """
 
 ENDED = (

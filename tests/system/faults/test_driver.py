@@ -104,8 +104,8 @@ def endless(tmp_path: Path) -> dict[str, str]:
 
 
 KEPT = (
-    "a map goes on where it was killed: once, into a volume; blocks after Ctrl-C; killed more often:"
-    " test_a_driver_killed_before_or_after_its_tasks"
+    "a map goes on where it was killed: once, into a volume; blocks after Ctrl-C; after several"
+    " deaths: test_a_driver_killed_before_or_after_its_tasks"
 )
 KILLED = [("volume", 1), ("volume", 2), ("blocks", 2)]
 

@@ -41,8 +41,8 @@ BY_DEED = {
     "dtype": "misbehave returned complex64, not uint16",
 }
 PLAYED = ("fork", "die")
-"""What a worker dies of; `serial` plays the deeds of Python in EngineTests, and `processes` one that
-hangs.
+"""What a worker dies of; in EngineTests `serial` plays the deeds of Python, and `processes` one
+that hangs.
 """
 
 
