@@ -74,7 +74,10 @@ def workers(run: Running, engine: str) -> list[psutil.Process]:
     ]  # the daemon itself only forks
 
 
-WORKERS_DIE = "workers that die cost attempts: of a map on Dask, of a task on Spark"
+WORKERS_DIE = (
+    "workers that die cost attempts: of a reduction on Dask, of a task on Spark, below; of a map:"
+    " test_workers.py"
+)
 DRIVERS_DIE = "a driver that dies leaves no process, and a run to resume: test_driver.py"
 STOPS = "a run stops when its cluster is gone: a Dask of our own, and Java"
 
@@ -83,7 +86,7 @@ STOPS = "a run stops when its cluster is gone: a Dask of our own, and Java"
     ("engine", "function"),
     [
         pytest.param("dask-bag", "COUNTED_TOTAL", marks=repeats(WORKERS_DIE)),
-        ("dask-futures", "counted"),
+        pytest.param("dask-futures", "counted", marks=repeats(WORKERS_DIE)),
         pytest.param("spark", "counted", marks=repeats(WORKERS_DIE)),
     ],
 )

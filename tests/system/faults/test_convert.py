@@ -116,9 +116,9 @@ MOMENTS = (
     ("parts", "after 1"),  # of the first part, which is written as a file of its own
     ("parts", "before -1"),
 )
-OF_EACH = (("store", "after 1"), ("split", "before 3"))
-"""A folder, and several files, whose names change one after the other; that of a single file
-changes at once. test_commit.py has what a commit meets.
+OF_EACH = (("split", "before 3"),)
+"""Several files, whose names change one after the other; that of a single file or folder changes at
+once. test_commit.py has what a commit meets, also of stores.
 """
 
 

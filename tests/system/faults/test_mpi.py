@@ -117,7 +117,8 @@ def ranks(run: Running) -> list[psutil.Process]:
     return [process for process in found if "python" in process.name()]
 
 
-@pytest.mark.parametrize("deed", few(["die"], BY_DEED, "a rank that dies ends the run"))
+@repeats("a rank that dies ends the run, which is gone on with: of a world, below; and with why")
+@pytest.mark.parametrize("deed", BY_DEED)
 def test_a_rank_that_dies_ends_the_run_with_its_reason(tmp_path: Path, deed: str) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     once = ("-p", f"deed={deed}", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
