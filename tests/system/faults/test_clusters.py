@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from hyperslab.testing.holding import hold, let_go
-from tests.repetitions import repeats
+from tests.repetitions import few, repeats
 from tests.system.clusters import dask, spark
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
@@ -254,7 +254,14 @@ def test_a_dask_cluster_without_workers_stops_the_run(tmp_path: Path) -> None:
         stopped_and_resumed(tmp_path, "dask-futures", place, kill, reason, environment)
 
 
-def test_a_reduction_whose_tree_breaks_is_made_of_what_is_left(tmp_path: Path) -> None:
+DEATHS = [[20], [5, 40]]
+"Tasks that are recorded when a worker dies."
+
+
+@pytest.mark.parametrize("deaths", few(DEATHS[:1], DEATHS, "a tree that breaks: of one death"))
+def test_a_reduction_whose_tree_breaks_is_made_of_what_is_left(
+    tmp_path: Path, deaths: list[int]
+) -> None:
     """One death is too much for this scheduler: the tree fails while other batches go on."""
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     strict = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
@@ -265,7 +272,7 @@ def test_a_reduction_whose_tree_breaks_is_made_of_what_is_left(tmp_path: Path) -
         if a not in ("--partition", "slabs")
     ]
     with running(*arguments, environment=strict) as run:
-        for moment in (5, 40):
+        for moment in deaths:
             await_recorded(run, out, moment)
             for victim in workers(run, "dask-futures")[:1]:
                 victim.kill()
