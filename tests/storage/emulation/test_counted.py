@@ -12,7 +12,6 @@ from hyperslab.apps.files.counting import count_files
 from hyperslab.errors import UsageError
 from hyperslab.storage.accounting import fuse, strace
 from hyperslab.storage.accounting.choosing import choose
-from hyperslab.storage.emulation import program
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import mounts
 from tests.repetitions import repeats
@@ -86,25 +85,14 @@ def test_nothing_stays_mounted_when_there_is_no_program(tmp_path: Path) -> None:
     assert not [one for one in mounts() if one.mount_point == str(tmp_path)]
 
 
-@pytest.mark.parametrize(("page_cache", "read_nbytes"), [(True, 0), (False, 2 << 20)])
-def test_what_was_read_stays_in_memory_if_asked_for(
-    in_memory: Path, page_cache: bool, read_nbytes: int
-) -> None:
-    with mounted(in_memory, Settings(bandwidth=500_000_000, page_cache=page_cache)) as emulation:
-        (in_memory / "a").write_bytes(bytes(1 << 20))
-        for _ in range(2):
-            (in_memory / "a").read_bytes()
-        assert program.counters(emulation)["read_nbytes"] == read_nbytes
-
-
 @repeats("operations are counted: experiment/test_reads.py; told of: report/test_files.py")
 def test_a_shuffle_on_a_metadata_server_is_told_what_to_do(in_memory: Path, tmp_path: Path) -> None:
     required(strace.why_not())
     required(spark.missing())
     sizes = ("partitions=4", "reducers=4", "keys=30", "rounds=3", "warmups=0")
     given = [word for size in sizes for word in ("--param", size)]
-    pairs = [sys.executable, "-m", "hyperslab.apps.experiment.programs", "spark-pairs"]
-    command = [*pairs, "group-by-worst", "--out", str(tmp_path / "out"), "--workers", "2", *given]
+    program = [sys.executable, "-m", "hyperslab.apps.experiment.programs", "spark-pairs"]
+    command = [*program, "group-by-worst", "--out", str(tmp_path / "out"), "--workers", "2", *given]
     scratch = in_memory / "scratch"
     scratch.mkdir()
     with mounted(scratch, Settings(metadata_s=0.003)):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -248,3 +249,15 @@ def test_memory_is_filled_before_the_device(in_memory: Path) -> None:
             "what the kernel forgets", lambda: program.counters(emulation)["fast_nbytes"] == 0
         )
         assert _written(place / "fits again", 1 << 23)[1] < at_the_device_s / 2
+
+
+def test_what_was_read_stays_in_memory_if_asked_for(in_memory: Path) -> None:
+    for page_cache in (True, False):
+        with tier(in_memory, bandwidth=500 * MB) as usual:
+            pass
+        place = Path(usual.directory)
+        with mounted(place, replace(usual.settings, page_cache=page_cache)) as emulation:
+            (place / "a").write_bytes(bytes(1 << 20))
+            for _ in range(2):
+                (place / "a").read_bytes()
+            assert program.counters(emulation)["read_nbytes"] == (0 if page_cache else 2 << 20)
