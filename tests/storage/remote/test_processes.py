@@ -58,8 +58,9 @@ def test_a_forked_child_reads_and_its_parent_goes_on(folder: Path, s3: S3, web: 
     """The child opens connections of its own; its end does nothing to those of the parent."""
     web.objects["/made.h5"] = (folder / "made.h5").read_bytes()
     plain = s3.put("plain.nii", (folder / "plain.nii").read_bytes())
-    made = [(f"{web.url}/made.h5::{name}", {}) for name in ("scaled", "gzip")]
-    program = FORKING.format(places=[(plain, s3.options), *made])
+    places: list[tuple[str, dict[str, Any]]] = [(plain, s3.options)]
+    places += [(f"{web.url}/made.h5::{name}", {}) for name in ("scaled", "gzip")]
+    program = FORKING.format(places=places)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
     )
