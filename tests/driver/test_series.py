@@ -100,13 +100,22 @@ def test_names_are_those_of_all_files(tmp_path: Path) -> None:
 
 
 def test_exact_names_go_before_other_names_of_time(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        data = file.create_dataset("data", data=np.zeros((4, 4, 4)))
-        for axis, name in enumerate(("t", "x", "time")):
-            data.dims[axis].label = name
+    values = np.arange(64).reshape(4, 4, 4)
+    weights = values[0] + 1
+    for path, held, names in (
+        (tmp_path / "a.h5", values, ("t", "x", "time")),
+        (tmp_path / "weights.h5", weights, ("x", "time")),
+    ):
+        with h5py.File(path, "w") as file:
+            data = file.create_dataset("data", data=held)
+            for axis, name in enumerate(names):
+                data.dims[axis].label = name
     both = Pipeline(tmp_path / "a.h5").map(np.negative).write(tmp_path / "out", "h5")
     assert rule_of(both, axes_whole="time") == "auto, axes 2 whole"
     assert rule_of(both, axes_whole="t") == "auto, axes 0 whole"
+    pair = Pipeline(tmp_path / "a.h5", weights=tmp_path / "weights.h5")
+    made = pair.map(lambda block, weights: block * weights).compute(engine="serial")
+    assert np.array_equal(made, values * weights)
 
 
 def test_arrays_that_are_no_images_are_cut_as_they_are_stored(tmp_path: Path) -> None:

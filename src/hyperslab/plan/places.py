@@ -15,7 +15,7 @@ from hyperslab.arrays.affines import (
     tolerance,
     voxel_sizes,
 )
-from hyperslab.arrays.axes import TIME, is_time, one_name
+from hyperslab.arrays.axes import TIME, axes_named, is_time
 from hyperslab.arrays.header import OF_SPACE
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
@@ -85,12 +85,11 @@ class Pair:
         are_told = self._have_named_axes or OF_SPACE.isdisjoint(wanted)
         if generic or not are_told:
             return ()
-        names = list(map(one_name, self.source.dims))
-        wanted = tuple(map(one_name, wanted))
-        if len(set(wanted)) < len(wanted) or not set(wanted) <= set(names):
+        found = [axes_named(name, self.source.dims) for name in wanted]
+        if any(len(axes) != 1 for axes in found):
             return ()
-        along = tuple(names.index(name) for name in wanted)
-        if not self._fits(along):
+        along = tuple(axes[0] for axes in found)
+        if len(set(along)) < len(along) or not self._fits(along):
             return ()
         return along
 
