@@ -14,6 +14,7 @@ import hyperslab
 from hyperslab import workloads
 from hyperslab.apps.locality import check_locality
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import NamedAxes, numbered
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -121,3 +122,9 @@ def test_exact_names_go_before_other_names_of_time(tmp_path: Path) -> None:
 def test_arrays_that_are_no_images_are_cut_as_they_are_stored(tmp_path: Path) -> None:
     cube = Pipeline(np.zeros((40, 30, 20, 10), np.float32)).map(demeaned)
     assert rule_of(cube.write(tmp_path / "out", format="zarr")) == "auto"
+
+
+def test_axes_without_names_have_numbers() -> None:
+    with pytest.raises(UsageError, match="time: the axes of the array have no names: give numbers"):
+        numbered("--drop-axis", "time", [NamedAxes("a.raw", ())])
+    assert numbered("--drop-axis", [0, 2], [NamedAxes("a.raw", ())]) == (0, 2)
