@@ -28,15 +28,13 @@ from tests.spark_java import settings as settings_of_spark
 ROOT = Path(__file__).parent
 TOGETHER = ("tests/connectors/spark/", "tests/storage/remote/", "tests/system/browser/")
 "Folders whose tests share what takes long to start."
-APART = ("tests/connectors/spark/test_page.py",)
-"Files of these folders whose tests start it themselves."
+ALSO = {"tests/engines/test_spark.py": "tests/connectors/spark/"}
+"Files of other folders whose tests share it, and the folder with which they do."
 WORD = "left out"
 "Key of what processes of pytest-xdist say of the repetitions that they leave out."
 LONGEST = (
-    "connectors/spark/test_key_values.py",  # and with it the others of its folder
-    "connectors/spark/test_page.py",
+    "connectors/spark/test_key_values.py",  # and with it all that share its Java
     "storage/remote/test_zarr.py",
-    "engines/test_spark.py",
     "apps/bids/containers/test_podman.py",
     "system/faults/test_clusters.py",
     "engines/test_connect.py",
@@ -103,10 +101,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFolder(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            if file in APART:
-                return file
             folders = (folder for folder in TOGETHER if file.startswith(folder))
-            return next(folders, file)
+            return ALSO.get(file, next(folders, file))
 
     return ByFolder(config, log)
 

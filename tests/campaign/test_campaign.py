@@ -44,11 +44,11 @@ ROUNDS: Mapping[str, tuple[Job, int]] = {
     "terminals": (VOLUME, 2),
 }
 "A job for every scenario, and the number that decides all else."
-PLAYED = ("deaths", "power")
+PLAYED = ("deaths",)
 """Faults that strike where they were drawn. What the other scenarios do, tests/system/faults does
 at chosen moments: test_staging.py, test_convert.py and test_experiments.py (calls), test_disk.py,
 test_driver.py (races, tampering), test_damaged_records.py, test_copies.py, test_stale_workers.py,
-test_sources.py and test_resume.py (changes); terminals go away in
+test_sources.py and test_resume.py (changes), test_lost_pages.py (power); terminals go away in
 tests/system/end_to_end/test_listeners.py.
 """
 CALLS = """

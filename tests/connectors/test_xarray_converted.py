@@ -306,6 +306,7 @@ ENGINES = {
 }
 
 
+@each_value("every engine, and both affines")
 @pytest.mark.parametrize("turn", [None, TURNED], ids=["straight", "oblique"])
 @pytest.mark.parametrize("end", ENGINES)
 def test_converted_images_are_opened_by_any_engine(tmp_path: Path, turn: Any, end: str) -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-BLOCKS = ("test_blocks_are_the_same_whatever_the_workers",)
+BLOCKS = (
+    "test_blocks_are_the_same_whatever_the_workers[nii-usual]",
+    "test_blocks_are_the_same_whatever_the_workers[nii-more]",
+)
 """What shows that an engine runs maps, on workers of one thread and of several, and single steps of
-them. Maps of other engines are compared value by value where something else happens to them:
-test_toy.py, test_gnu_parallel.py, test_slurm.py, test_connect.py, and tests/system/faults.
+them; `threads` also has a single worker. Maps of other engines are compared value by value where
+something else happens to them: test_toy.py, test_gnu_parallel.py, test_slurm.py, test_connect.py,
+and tests/system/faults.
 """
 
 BEGUN = (
-    "test_reductions_are_exact_for_integers",
-    "test_every_phase_is_in_the_trace",
+    "test_reductions_are_exact_for_integers[slabs]",
+    "test_every_phase_is_in_the_trace[fused]",
 )
-"""What shows that an engine runs reductions, maps and single steps, where all else is the code of
-another one: the toy is started as `gnu-parallel` is.
+"""What shows that an engine runs reductions and maps, where all else is the code of another one;
+`serial` and `threads` reduce blocks of other shapes, too. The toy is started as `gnu-parallel` is.
+"""
+
+STEPS = ("test_every_phase_is_in_the_trace[stepwise]",)
+"""What shows that an engine hands out single steps of tasks, as Dask's graphs do. Jobs of GNU
+Parallel that are single tasks have tests of their own; elsewhere a slot does one step after the
+other by the same code, which `serial`, `threads` and BLOCKS show.
 """
 
 ENDED = (
@@ -25,14 +35,7 @@ by tests/system/faults of engines whose jobs are programs, and by `dask-bag`.
 """
 
 DIFFERING = (*BEGUN, *ENDED)
-"How engines of batches differ: in their graphs, and in how these are given up."
-
-OF_JOBS = (
-    BEGUN[0],
-    f"{BEGUN[1]}[fused]",
-    *ENDED,
-)
-"The same, of an engine whose jobs may be single steps by a test of its own."
+"How engines of batches differ: in their graphs or jobs, and in how these are given up."
 
 OWN_TREE = (*DIFFERING, "test_a_fold_that_fails_says_so")
 "The same as DIFFERING, of an engine of batches whose tree of merges is its own."
@@ -41,20 +44,21 @@ HANDED_OUT = (
     *OWN_TREE,
     "test_folds_with_a_prior",
     "test_a_bad_block_fails_alone",
-    "test_a_failure_that_passes_is_tried_again",
     "test_a_time_limit_is_honoured_or_refused",
     "test_what_cannot_be_sent_is_refused_before_the_start",
 )
-"What engines do that hand out tasks themselves: tasks and steps, merges, losses, ends."
+"""What engines do that hand out tasks themselves: tasks, merges, losses, ends. That what has failed
+is tried again is seen where it fails again.
+"""
 
 OWN = (
     *BLOCKS,
     *HANDED_OUT,
     "test_idle_slots_are_in_the_trace",
-    "test_the_journal_and_the_manifest_are_complete",
     "test_a_resumed_run_repeats_only_what_is_missing[ctrl-c-map]",
 )
-"""All that engines do by code of their own.
+"""All that engines do by code of their own. That all tasks are in the journal is what a run that is
+resumed shows.
 
 What is left are blocks that tasks read, change and write by the same code wherever they run
 (`hyperslab.plan.steps`): those tests are played on `serial` and `threads`; how functions, blocks

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import OWN
+from tests.engines.chosen import BLOCKS, OWN
 from tests.engines.images import IMAGES
 from tests.engines.recorded import recorded, require_whole
 from tests.repetitions import only
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     library.config.refresh()
 
 
-@only(OWN)
+@only(set(OWN) - {BLOCKS[1]})  # how many workers there are concerns Dask alone
 class TestDaskBag(EngineTests):
     engine, images = "dask-bag", IMAGES
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import DIFFERING
+from tests.engines.chosen import DIFFERING, STEPS
 from tests.engines.recorded import recorded, require_whole
 from tests.repetitions import only
 from tests.system.clusters import dask
@@ -25,7 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(running.scheduler_file)
 
 
-@only(DIFFERING)
+@only([*DIFFERING, *STEPS])
 class TestDaskDelayed(EngineTests):
     engine, slots = "dask-delayed", (2, 2)
 

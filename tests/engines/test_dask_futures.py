@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.engines.chosen import DIFFERING
+from tests.engines.chosen import DIFFERING, STEPS
 from tests.repetitions import only
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
@@ -21,7 +21,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.address
 
 
-@only(DIFFERING)
+@only([*DIFFERING, *STEPS])
 class TestDaskFutures(EngineTests):
     engine, slots = "dask-futures", (2, 1)
 

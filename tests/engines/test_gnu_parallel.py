@@ -28,7 +28,7 @@ from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
-from tests.engines.chosen import OF_JOBS
+from tests.engines.chosen import DIFFERING
 from tests.engines.fence import removes_the_fence
 from tests.repetitions import few, only, repeats
 from tests.system.clusters import dask, sshd
@@ -48,7 +48,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("PARALLEL_HOME", str(tmp_path_factory.getbasetemp() / "parallel"))
 
 
-@only(OF_JOBS)
+@only(DIFFERING)
 class TestGnuParallel(EngineTests):
     engine = ENGINE
 

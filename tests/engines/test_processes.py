@@ -16,7 +16,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.engines.environment import OOM_SCORE, program
-from hyperslab.engines.pool.processes import MOST_FUTILE
+from hyperslab.engines.pool import processes
 from hyperslab.engines.pool.worker_process import START_LIMIT_S, WorkerProcess
 from hyperslab.testing import EngineTests
 from tests.engines.chosen import BLOCKS, OWN
@@ -31,7 +31,7 @@ class TestProcesses(EngineTests):
     engine, images, stops_late_tasks = "processes", IMAGES, True
 
 
-@only(BLOCKS)
+@only(BLOCKS[1:])
 class TestProcessesWithThreads(EngineTests):
     engine, slots, stops_late_tasks = "processes", (2, 2), True
 
@@ -83,9 +83,12 @@ def test_the_end_of_a_run_does_not_wait_for_workers_that_have_ended() -> None:
     assert set(waited) == {0.0, START_LIMIT_S}
 
 
-def test_tasks_that_are_all_too_late_are_tried_one_after_the_other() -> None:
+def test_tasks_that_are_all_too_late_are_tried_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Workers that are stopped for them have begun something, and are not said to be killed."""
-    tasks = MOST_FUTILE + 2
+    monkeypatch.setattr(processes, "MOST_FUTILE", 2)
+    tasks = processes.MOST_FUTILE + 2
 
     def sleep(block: Array) -> Array:
         time.sleep(600)

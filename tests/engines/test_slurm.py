@@ -34,7 +34,7 @@ from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import DIFFERING
 from tests.engines.fence import removes_the_fence
-from tests.repetitions import only, repeats
+from tests.repetitions import few, only, repeats
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
@@ -134,7 +134,12 @@ def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
     await_that("an empty queue", lambda: cluster.command("squeue", "--noheader").strip() == "")
 
 
-@pytest.mark.parametrize(("which", "done"), [(("--state=PENDING",), 2), ((), 1)])
+TAKEN: list[tuple[tuple[str, ...], int]] = [(("--state=PENDING",), 2), ((), 1)]
+
+
+@pytest.mark.parametrize(
+    ("which", "done"), few(TAKEN[:1], TAKEN, "jobs that were taken are not submitted again")
+)
 def test_jobs_that_somebody_takes_out_of_the_queue_are_not_submitted_again(
     tmp_path: Path,
     cluster: slurm.Slurm,

@@ -28,6 +28,7 @@ from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
 from hyperslab.errors import RunStopped
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests
+from hyperslab.testing.contents import values_of
 from tests.engines.chosen import OWN_TREE
 from tests.repetitions import only
 from tests.system.clusters import spark
@@ -62,6 +63,17 @@ class TestSpark(EngineTests):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
             SparkContext.getOrCreate(conf).setLogLevel("OFF")
+
+    def test_a_relative_output_is_where_this_process_stands(
+        self, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Java and its workers stay in the folder in which they have been started."""
+        monkeypatch.chdir(tmp_path)
+        fold = hyperslab.Fold(np.sum, lambda a, b: a + b)
+        pipeline = Pipeline(os.path.relpath(image), values="stored").reduce(fold)
+        result = self.run(pipeline, rule=Rule("blocks", (2,)), out=Path("out"))
+        assert result.value == values_of(image).sum()
+        assert [path.name for path in (tmp_path / "out").glob("result.*")]
 
 
 @pytest.fixture
@@ -98,34 +110,6 @@ def test_values_larger_than_spark_collects(tmp_path: Path, narrow: None) -> None
     kept = list((result.folder / "partials").iterdir())
     assert len(kept) == 1, "what was merged is removed"
     shutil.rmtree(tmp_path / "out")
-
-
-def test_a_relative_output_is_where_this_process_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Java and its workers stay in the folder in which the first run of this process has started
-    them.
-    """
-    required(spark.missing())
-    values = np.arange(64, dtype=np.uint16).reshape(4, 4, 4)
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        nib.save(nib.Nifti1Image(values, np.eye(4)), "in.nii")  # type: ignore[no-untyped-call]
-        pipeline = Pipeline("in.nii", values="stored").reduce(
-            hyperslab.Fold(np.sum, lambda a, b: a + b)
-        )
-        result = run.run(
-            pipeline,
-            engine="spark",
-            workers=2,
-            threads=1,
-            rule=Rule("blocks", (2,)),
-            out=Path(f"out-{name}"),
-            report=False,
-        )
-        assert result.value == values.sum()
-        assert [path.name for path in (tmp_path / name / f"out-{name}").glob("result.*")]
 
 
 @pytest.mark.parametrize(

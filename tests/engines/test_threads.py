@@ -17,7 +17,7 @@ from tests.system.faults.command import make_volume
 
 class TestThreads(EngineTests):
     engine, images = "threads", IMAGES
-    every = frozenset({"end"})
+    every = frozenset({"end", "crew"})
 
 
 def test_what_a_slot_cannot_record_ends_the_run(

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -64,9 +65,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(site)
+@pytest.fixture(autouse=True, scope="module")
+def _installed(site: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        yield
 
 
 @only(BEGUN)
@@ -87,11 +90,12 @@ def test_jobs_are_asked_for_of_the_engine_that_has_submitted_them(tmp_path: Path
     assert not (tmp_path / JOBS).exists()
 
 
-@pytest.fixture
-def result(tmp_path: Path) -> Result:
-    make_volume(tmp_path / "in.nii")
-    pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(functions.add)
-    return hyperslab.run(pipeline.write(tmp_path / "out"), engine="toy", workers=2)
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory, _installed: None) -> Result:
+    folder = tmp_path_factory.mktemp("result")
+    make_volume(folder / "in.nii")
+    pipeline = hyperslab.Pipeline(str(folder / "in.nii")).map(functions.add)
+    return hyperslab.run(pipeline.write(folder / "out"), engine="toy", workers=2)
 
 
 def test_it_is_one_of_the_engines() -> None:
@@ -258,10 +262,13 @@ def test_nobody_else_may_read_batches(tmp_path: Path, monkeypatch: pytest.Monkey
         engine.submit(str(place), [b"other"], 1, False)
 
 
-def test_a_batch_goes_on_behind_each_task_that_its_process_died_of(tmp_path: Path) -> None:
+def test_a_batch_goes_on_behind_each_task_that_its_process_died_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many there are, at one attempt each; the others are done once. Spark gives up after
     eight starts, this engine does not.
     """
+    monkeypatch.setattr(toy.Toy, "batches_per_slot", 1)
     values = make_volume(tmp_path / "in.nii")
     pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(dies_at_every_fourth_slab)
     result = hyperslab.run(

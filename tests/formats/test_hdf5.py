@@ -27,7 +27,8 @@ from hyperslab.formats.hdf5 import storage
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from tests.examples import examples
-from tests.formats.files import DATA, real_files
+from tests.formats.files import DATA, few_real_files, large_real_files
+from tests.repetitions import only
 
 DTYPES = [
     "i1",
@@ -66,11 +67,7 @@ def whole(path: str, name: str) -> Array:
         return np.asarray(file[name][()])
 
 
-class TestHdf5(FormatTests):
-    @pytest.fixture(params=real_files("hdf5", without=(".nc", ".mnc")))
-    def path(self, request: pytest.FixtureRequest) -> Path:
-        return Path(request.param)
-
+class Hdf5Tests(FormatTests):
     def companions(self, path: Path) -> list[Path]:
         return list(path.parent.glob("1_*.h5")) if path.name == "1_vds.h5" else []
 
@@ -90,6 +87,19 @@ class TestHdf5(FormatTests):
                 ]
                 return block
         return np.asarray(whole(path, name)[slab.slices()])
+
+
+class TestHdf5(Hdf5Tests):
+    @pytest.fixture(params=few_real_files("hdf5", without=(".nc", ".mnc")))
+    def path(self, request: pytest.FixtureRequest) -> Path:
+        return Path(request.param)
+
+
+@only({"test_contents_agree_with_sources"})
+class TestManyDatasets(Hdf5Tests):
+    @pytest.fixture(params=large_real_files("hdf5", without=(".nc", ".mnc")))
+    def path(self, request: pytest.FixtureRequest) -> Path:
+        return Path(request.param)
 
 
 @st.composite

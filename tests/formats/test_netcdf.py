@@ -29,8 +29,9 @@ from hyperslab.formats.netcdf import classic
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from tests.examples import examples
-from tests.formats.files import DATA, few_real_files, real_files
+from tests.formats.files import DATA, few_real_files, large_real_files, real_files
 from tests.formats.reference import minc_image, netcdf_whole
+from tests.repetitions import only
 
 CLASSIC: list[Any] = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 KINDS: list[Any] = [*CLASSIC, "NETCDF4", "NETCDF4_CLASSIC"]
@@ -60,7 +61,14 @@ class TestClassic(NetcdfTests):
 
 
 class TestNetcdf4(NetcdfTests):
-    @pytest.fixture(params=real_files("hdf5", only=".nc"))
+    @pytest.fixture(params=few_real_files("hdf5", only=".nc"))
+    def path(self, request: pytest.FixtureRequest) -> Path:
+        return Path(request.param)
+
+
+@only({"test_contents_agree_with_sources"})
+class TestManyVariables(NetcdfTests):
+    @pytest.fixture(params=large_real_files("hdf5", only=".nc"))
     def path(self, request: pytest.FixtureRequest) -> Path:
         return Path(request.param)
 

@@ -9,7 +9,7 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -331,7 +331,7 @@ def packing() -> Iterator[Row]:
             makes = partial(_packed, version, {**masked, **packed})
             options: dict[str, Any] = {
                 "arrays": PACKED_TYPES,
-                "expected": by_xarray,
+                "expected": by_xarray_at_once,
                 "shown": name,
                 "real": real,
             }
@@ -364,7 +364,7 @@ def attributes() -> Iterator[Row]:
             options: dict[str, Any] = {
                 "real": real,
                 "arrays": ("v",),
-                "expected": by_xarray,
+                "expected": by_xarray_at_once,
                 "shown": name,
             }
             yield row(group, f"{name} (version {version})", makes, **options)
@@ -524,19 +524,35 @@ def by_zarr(url: str, values: Values) -> Array:
 
 def by_xarray(url: str, values: Values) -> Array:
     """All values as xarray reads them, masked and scaled if they are to be real."""
+    return _by_xarray(url, values, _dataset)
+
+
+def by_xarray_at_once(url: str, values: Values) -> Array:
+    """The same, of stores that do not change: one that holds several arrays is opened once."""
+    return _by_xarray(url, values, _kept)
+
+
+def _by_xarray(url: str, values: Values, dataset: Callable[..., xarray.Dataset]) -> Array:
     path, name = formats.split_url(url)
     folder, _, last = name.strip("/").rpartition("/")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of several missing values, and of invalid ones in casts
-        found = xarray.open_zarr(
-            path,
-            group=folder or None,
-            mask_and_scale=values == "real",
-            decode_times=False,
-            consolidated=False,
-            chunks=None,
-        )
-        return np.asarray(found[last].values)
+        return np.asarray(dataset(path, folder, values)[last].values)
+
+
+def _dataset(path: str, folder: str, values: Values) -> xarray.Dataset:
+    found: xarray.Dataset = xarray.open_zarr(
+        path,
+        group=folder or None,
+        mask_and_scale=values == "real",
+        decode_times=False,
+        consolidated=False,
+        chunks=None,
+    )
+    return found
+
+
+_kept = lru_cache(maxsize=4)(_dataset)
 
 
 def dims(url: str) -> tuple[str, ...]:

@@ -31,9 +31,13 @@ ENDS = (
     "cancel-reduce",
 )
 "Ways in which a run ends early, each of a map and of a reduction."
+CREWS = ("usual", "alone", "more")
+CUTS = ("auto", "slabs", "bytes")
 WAYS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "rule": (tuple(RULES), ("auto", "grid", "bytes")),
     "format": (("nii", "nii.gz", "h5"), ("nii",)),
+    "crew": (CREWS, ("usual", "more")),
+    "cut": (CUTS, CUTS),
     "boundary": (("reflect", "nearest", "constant"), ("reflect",)),
     "deed": (tuple(BY_DEED), ("raise",)),
     "end": (ENDS, ("ctrl-c-map", "cancel-reduce")),

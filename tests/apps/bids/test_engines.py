@@ -11,7 +11,7 @@ import pytest
 from tests.apps.bids.datasets import t1w
 from tests.apps.bids.heads import two_millimetres
 from tests.apps.bids.test_running import files_of
-from tests.repetitions import few
+from tests.repetitions import repeats
 from tests.system.clusters import dask, mpi, spark
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
@@ -56,7 +56,10 @@ def reference(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return extracted(home, tmp_path_factory.mktemp("made") / "serial", "serial")
 
 
-@pytest.mark.parametrize("engine", few(["dask-futures"], ENGINES, "brains are equal everywhere"))
+@repeats(
+    "brains of a dataset are found: test_running.py; commands are run on each engine: engines/"
+)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_equal_brains(home: Path, reference: Made, tmp_path: Path, engine: str) -> None:
     required(ENGINES[engine]())
     made = extracted(home, tmp_path / "out", engine)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.design import Cell
 from hyperslab.apps.experiment.runner import Experiment, Wish, begin
 from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.apps.experiment.spec import Spec
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import parse_size
@@ -56,11 +58,17 @@ ONE_OF = {
     "spark-on-lustre/": ("spark-on-lustre/scratch", "spark-on-lustre/opening"),
 }
 "Specs that are run, of families whose trials take long: in laboratories, and with Spark."
-PLAYED = ("dask-vs-spark/histogram", "h5spark/partitions", COMPARED, "storage-tiers/regions")
-"""One spec of each engine that starts soon, and those with tiers and with two cells. Trials in
+PLAYED = ("dask-vs-spark/histogram", "h5spark/partitions", COMPARED)
+"""One spec of each engine that starts soon, the last one with tiers and with two cells. Trials in
 laboratories, with Spark and with scratch have tests of their own, test_spark_rounds.py and those of
 netlab; that every spec is sound is tested in test_spec.py.
 """
+
+
+@cache
+def _at_every_scale() -> list[tuple[str, str, Spec]]:
+    """Every shipped spec: its name, and a scale at which it is loaded."""
+    return [(one.name, scale, one.load(scale).spec) for one in shipped() for scale in one.scales]
 
 
 def _runs(name: str) -> bool:
@@ -69,13 +77,12 @@ def _runs(name: str) -> bool:
 
 def test_what_is_said_of_a_tier_holds_at_every_scale() -> None:
     """Sizes that stand in words are those that the tier has."""
-    for spec in shipped():
-        for scale in spec.scales:
-            for name, tier in spec.load(scale).spec.tiers.items():
-                told = re.findall(r"\d[\d.]* ?[kMGT]i?B\b", tier.about)
-                asked = [text for text in tier.model_dump().values() if isinstance(text, str)]
-                missing = {text for text in told if text.replace(" ", "") not in asked}
-                assert not missing, (spec.name, scale, name)
+    for spec, scale, loaded in _at_every_scale():
+        for name, tier in loaded.tiers.items():
+            told = re.findall(r"\d[\d.]* ?[kMGT]i?B\b", tier.about)
+            asked = [text for text in tier.model_dump().values() if isinstance(text, str)]
+            missing = {text for text in told if text.replace(" ", "") not in asked}
+            assert not missing, (spec, scale, name)
 
 
 def test_what_fits_in_write_back_is_told_from_what_does_not() -> None:
@@ -92,24 +99,22 @@ def test_what_fits_in_write_back_is_told_from_what_does_not() -> None:
 def test_trials_are_tried_again_where_others_took_their_processors() -> None:
     """At all scales but that of smoke tests, whose times nobody reads."""
     once = [
-        (spec.name, scale)
-        for spec in shipped()
-        for scale in spec.scales
-        if scale != "smoke" and not spec.load(scale).spec.starved.repeats
+        (spec, scale)
+        for spec, scale, loaded in _at_every_scale()
+        if scale != "smoke" and not loaded.starved.repeats
     ]
     assert once == []
 
 
 def test_baselines_have_a_block_for_every_slot() -> None:
     told = 0
-    for spec in shipped():
-        for scale in spec.scales:
-            levels = spec.load(scale).spec.baseline
-            slots = levels.get("workers"), levels.get("threads", 1)
-            if {"files", "blocks"} & levels.keys() and isinstance(slots[0], int):
-                told += 1
-                blocks = levels.get("files", 1) * levels.get("blocks", 1)
-                assert blocks >= slots[0] * slots[1], (spec.name, scale)
+    for spec, scale, loaded in _at_every_scale():
+        levels = loaded.baseline
+        slots = levels.get("workers"), levels.get("threads", 1)
+        if {"files", "blocks"} & levels.keys() and isinstance(slots[0], int):
+            told += 1
+            blocks = levels.get("files", 1) * levels.get("blocks", 1)
+            assert blocks >= slots[0] * slots[1], (spec, scale)
     assert told
 
 

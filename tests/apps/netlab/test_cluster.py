@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +47,17 @@ with cluster_in_lab(load_spec(Path(sys.argv[1])), "dask-futures") as cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(records: Path) -> Iterator[Cluster]:
+def started(records: Path) -> Iterator[tuple[Cluster, ExitStack]]:
+    """A cluster of all tests of this file, and what ends it."""
     require("emulator")
-    with cluster_in_lab(spec(SLOW), "dask-futures") as made:
-        yield made
+    with ExitStack() as ends:
+        yield ends.enter_context(cluster_in_lab(spec(SLOW), "dask-futures")), ends
     assert registry.recorded() == []
+
+
+@pytest.fixture
+def cluster(started: tuple[Cluster, ExitStack]) -> Cluster:
+    return started[0]
 
 
 def program(
@@ -136,10 +143,21 @@ def test_a_run_that_had_no_idle_processors_is_bound_by_them(cluster: Cluster) ->
     assert Usage(**fields | busy | {"usable": {}}).bound == ""
 
 
-def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
-    """First the driver, whose keeper goes on; then a worker, without which a run is completed; then
-    a keeper, whose driver goes on.
+def test_who_is_killed_leaves_nothing(started: tuple[Cluster, ExitStack], tmp_path: Path) -> None:
+    """The last one of this cluster: first a worker dies, without which a run is completed; then a
+    keeper, whose driver goes on.
     """
+    cluster, ends = started
+    _run_while_a_worker_dies(cluster, tmp_path)
+    (keeper,) = _parents(cluster.processes)
+    os.kill(keeper, signal.SIGKILL)
+    ends.close()
+    assert not any(lab.name == cluster.lab.name for lab in registry.recorded())
+    await_that("the end of all", lambda: not any(map(_lives, cluster.processes)))
+
+
+def test_a_driver_that_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
+    """Its keeper goes on, and ends the laboratory."""
     require("emulator")
     path = tmp_path / "spec.toml"
     path.write_text(NODES)
@@ -153,13 +171,6 @@ def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
         "the end of the laboratory",
         lambda: not any(lab.name == name for lab in registry.recorded()),
     )
-    with cluster_in_lab(spec(SLOW), "dask-futures") as made:
-        _run_while_a_worker_dies(made, tmp_path)
-        (keeper,) = _parents(made.processes)
-        os.kill(keeper, signal.SIGKILL)
-        name = made.lab.name
-    assert not any(lab.name == name for lab in registry.recorded())
-    await_that("the end of all", lambda: not any(map(_lives, made.processes)))
 
 
 def _run_while_a_worker_dies(cluster: Cluster, folder: Path) -> None:

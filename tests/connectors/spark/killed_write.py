@@ -38,10 +38,9 @@ def wait(folder: str, partition: int, items: Any) -> Any:
 
 
 def main(folder: str) -> None:
-    settings = SparkSession.builder.master(f"local[2,{FAILURES}]").config(
-        "spark.ui.enabled", "false"
-    )
-    sc: SparkContext = settings.getOrCreate().sparkContext
+    builder = SparkSession.builder.master(f"local[2,{FAILURES}]")
+    builder = builder.config("spark.python.daemon.module", "tests.connectors.spark.daemon")
+    sc: SparkContext = builder.getOrCreate().sparkContext
     sc.setLogLevel("OFF")
     rows = sc.parallelize([np.full(3, float(n)) for n in range(10)], 2)
     h5write(rows.mapPartitionsWithIndex(stumble), f"{folder}/x.h5")

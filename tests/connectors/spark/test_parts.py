@@ -214,18 +214,17 @@ def test_a_stream_that_cannot_be_entered_is_read_once_by_a_task(tmp_path: Path) 
 
 
 def test_memory_of_a_task(tmp_path: Path) -> None:
-    """A partition of 200 MB is read in 40 MB more than the process has anyway: a block, and what
+    """A partition of 100 MB is read in 40 MB more than the process has anyway: a block, and what
     the reader keeps.
     """
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        plain = file.create_dataset("plain", (25_000, 1000), "f8")
+        plain = file.create_dataset("plain", (12_500, 1000), "f8")
         packed = file.create_dataset(
-            "gzip", (25_000, 1000), "f8", chunks=(500, 1000), compression=1, shuffle=True
+            "gzip", (12_500, 1000), "f8", chunks=(500, 1000), compression=1, shuffle=True
         )
-        for first in range(0, 25_000, 5000):
-            plain[first : first + 5000] = packed[first : first + 5000] = np.arange(5e6).reshape(
-                5000, 1000
-            )
+        for first in range(0, 12_500, 2500):
+            rows = slice(first, first + 2500)
+            plain[rows] = packed[rows] = np.arange(2.5e6).reshape(2500, 1000)
     code = (
         "import pickle, re, sys\n"
         "def peak():\n"
@@ -240,7 +239,7 @@ def test_memory_of_a_task(tmp_path: Path) -> None:
         said = subprocess.run(
             line, check=True, capture_output=True, text=True, env=os.environ
         ).stdout.split()
-        assert int(said[0]) == 200e6
+        assert int(said[0]) == 100e6
         assert int(said[1]) < 40_000
 
 

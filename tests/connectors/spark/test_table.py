@@ -147,7 +147,7 @@ def test_tasks_get_their_own_part_of_a_reader(tmp_path: Path) -> None:
     assert len(pickle.dumps((reader, source))) < 2000, "what tasks get with every partition"
 
 
-def test_the_catalogue(tmp_path: Path, spark: Any) -> None:
+def test_the_catalogue(tmp_path: Path, spark: Any, standing: Path) -> None:
     made = {
         kind: arrays.KINDS[kind](tmp_path)
         for kind in ("contiguous", "compressed", "packed", "nifti")
@@ -155,7 +155,7 @@ def test_the_catalogue(tmp_path: Path, spark: Any) -> None:
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["group/data"].attrs.update({"units": "mm", "range": [1, 2]})
     (tmp_path / "junk.h5").write_bytes(b"junk")
-    table = load(spark, os.path.relpath(tmp_path), catalogue="true")
+    table = load(spark, os.path.relpath(tmp_path, standing), catalogue="true")
     rows = {(Path(row.path).name, (row.dataset or "").strip("/")): row for row in table.collect()}
     row = rows["a.h5", "group/data"]
     assert (row.shape, row.dtype, row.chunks, row.codecs) == ([60, 7, 11], ">i4", [], [])

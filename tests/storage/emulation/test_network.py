@@ -11,12 +11,16 @@ import pytest
 
 from hyperslab.storage.emulation import making, removing
 from hyperslab.storage.emulation.settings import Settings
+from tests.repetitions import few
 from tests.storage.emulation.tiers import require_network
 
 MB = 1_000_000
 
 
-@pytest.mark.parametrize("rate", [15 * MB, 100 * MB])
+RATES = [15 * MB, 100 * MB]
+
+
+@pytest.mark.parametrize("rate", few(RATES[:1], RATES, "a file system is as fast as its link"))
 def test_a_file_system_is_as_fast_as_its_link(in_memory: Path, rate: int) -> None:
     require_network()
     place = in_memory / "tier"

@@ -20,6 +20,7 @@ import pytest
 from hyperslab.storage.emulation import measuring, program
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
+from tests.repetitions import few
 from tests.storage.emulation.tiers import mounted
 from tests.system.faults.command import await_that
 
@@ -71,7 +72,7 @@ def test_all_streams_share_the_bandwidth(in_memory: Path) -> None:
         assert found["write"] == WITHIN(30 * MB, rel=0.1)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", few([2], [1, 2, 4], "a file of some targets of several"))
 def test_a_file_is_as_fast_as_its_targets(in_memory: Path, count: int) -> None:
     asked = {"bandwidth": 20 * MB, "targets": 4, "stripe_count": count}
     with tier(in_memory, **asked, stripe_nbytes=1 << 18) as emulation:

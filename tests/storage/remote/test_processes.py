@@ -30,19 +30,23 @@ from hyperslab.storage.location import Remote
 from hyperslab.storage.remote import connections, objects
 from tests.storage.remote.conftest import S3, asking
 from tests.storage.remote.server import Server
+from tests.system.end_to_end.command import succeed
 from tests.system.faults.command import program as command
 
 FORKING = """
 import os, sys
-import numpy as np
 import hyperslab
-urls, options = sys.argv[1:3], {{"hyperslab_timeout_s": 60, "hyperslab_attempts": 1, **{options!r}}}
-views = [hyperslab.open(url, "stored", storage_options=options) for url in urls]
+patience = {{"hyperslab_timeout_s": 60, "hyperslab_attempts": 1}}
+views = [
+    hyperslab.open(url, "stored", storage_options={{**patience, **more}})
+    for url, more in {places!r}
+]
 expected = [view[...] for view in views]
 child = os.fork()
 if child == 0:
     assert all((view[...] == values).all() for view, values in zip(views, expected, strict=True))
-    assert (hyperslab.open(urls[0], "stored", storage_options=options)[...] == expected[0]).all()
+    for (url, more), values in zip({places!r}, expected, strict=True):
+        assert (hyperslab.open(url, "stored", storage_options=more)[...] == values).all()
     sys.exit(7)  # with all that Python does at its end
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 assert all((view[...] == values).all() for view, values in zip(views, expected, strict=True))
@@ -53,27 +57,17 @@ print("read")
 def test_a_forked_child_reads_and_its_parent_goes_on(folder: Path, s3: S3, web: Server) -> None:
     """The child opens connections of its own; its end does nothing to those of the parent."""
     web.objects["/made.h5"] = (folder / "made.h5").read_bytes()
-    urls = [
-        f"{s3.put('plain.nii', (folder / 'plain.nii').read_bytes())}",
-        f"{web.url}/made.h5::scaled",
-    ]
-    code = FORKING.format(options=s3.options)
-    web_code = FORKING.format(options={})
-    for program, given in (
-        (code, [urls[0], urls[0]]),
-        (web_code, [urls[1], urls[1].replace("scaled", "gzip")]),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", program, *given],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr
-        assert done.stderr == "" or "DeprecationWarning" in done.stderr, (
-            "no connection complains at the end"
-        )
+    plain = s3.put("plain.nii", (folder / "plain.nii").read_bytes())
+    places: list[tuple[str, dict[str, Any]]] = [(plain, s3.options)]
+    places += [(f"{web.url}/made.h5::{name}", {}) for name in ("scaled", "gzip")]
+    program = FORKING.format(places=places)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr
+    assert done.stderr == "" or "DeprecationWarning" in done.stderr, (
+        "no connection complains at the end"
+    )
 
 
 def test_a_child_that_is_forked_in_the_middle_of_a_request(folder: Path, web: Server) -> None:
@@ -241,9 +235,8 @@ def test_blocks_of_a_remote_file_are_written(
         np.testing.assert_array_equal(
             hyperslab.open(str(tmp_path / "out" / name), "stored")[...], values + 1
         )
-    shown = command("info", "s3://bucket/study/sub#2.nii", *options)
-    assert shown.returncode == 0, shown.stderr
-    assert "read by      range requests: contiguous" in shown.stdout
+    shown = succeed("info", "s3://bucket/study/sub#2.nii", *options)
+    assert "read by      range requests: contiguous" in shown
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from hyperslab.testing.holding import hold, let_go
-from tests.repetitions import repeats
+from tests.repetitions import few, repeats
 from tests.system.clusters import dask, spark
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
@@ -74,7 +74,10 @@ def workers(run: Running, engine: str) -> list[psutil.Process]:
     ]  # the daemon itself only forks
 
 
-WORKERS_DIE = "workers that die cost attempts: of a map on Dask, of a task on Spark"
+WORKERS_DIE = (
+    "workers that die cost attempts: of a reduction on Dask, of a task on Spark, below; of a map:"
+    " test_workers.py"
+)
 DRIVERS_DIE = "a driver that dies leaves no process, and a run to resume: test_driver.py"
 STOPS = "a run stops when its cluster is gone: a Dask of our own, and Java"
 
@@ -83,7 +86,7 @@ STOPS = "a run stops when its cluster is gone: a Dask of our own, and Java"
     ("engine", "function"),
     [
         pytest.param("dask-bag", "COUNTED_TOTAL", marks=repeats(WORKERS_DIE)),
-        ("dask-futures", "counted"),
+        pytest.param("dask-futures", "counted", marks=repeats(WORKERS_DIE)),
         pytest.param("spark", "counted", marks=repeats(WORKERS_DIE)),
     ],
 )
@@ -99,7 +102,7 @@ def test_killed_workers(tmp_path: Path, engine: str, function: str) -> None:
     hold(tmp_path / "runs")
     with running(*arguments) as run:
         await_recorded(run, out, 2)
-        while killed < 3:
+        while killed < 2:
             assert not run.has_ended, run.wait()
             for victim in chance.sample(found := workers(run, engine), min(1, len(found))):
                 with suppress(psutil.NoSuchProcess):
@@ -251,18 +254,25 @@ def test_a_dask_cluster_without_workers_stops_the_run(tmp_path: Path) -> None:
         stopped_and_resumed(tmp_path, "dask-futures", place, kill, reason, environment)
 
 
-def test_a_reduction_whose_tree_breaks_is_made_of_what_is_left(tmp_path: Path) -> None:
+DEATHS = [[20], [5, 40]]
+"Tasks that are recorded when a worker dies."
+
+
+@pytest.mark.parametrize("deaths", few(DEATHS[:1], DEATHS, "a tree that breaks: of one death"))
+def test_a_reduction_whose_tree_breaks_is_made_of_what_is_left(
+    tmp_path: Path, deaths: list[int]
+) -> None:
     """One death is too much for this scheduler: the tree fails while other batches go on."""
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     strict = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-    cut = ("--blocks", 192, "--retries", 4, "--workers", 2, "--threads", 2)
+    cut = ("--blocks", 96, "--retries", 4, "--workers", 2, "--threads", 2)
     arguments = [
         a
         for a in job(tmp_path, "dask-futures", "COUNTED_TOTAL", *cut)
         if a not in ("--partition", "slabs")
     ]
     with running(*arguments, environment=strict) as run:
-        for moment in (5, 60):
+        for moment in deaths:
             await_recorded(run, out, moment)
             for victim in workers(run, "dask-futures")[:1]:
                 victim.kill()

@@ -22,7 +22,7 @@ from hyperslab.engines.slurm import commands, submitted
 from hyperslab.report.progress import Quiet
 from hyperslab.testing.functions import executions
 from hyperslab.testing.holding import begun, hold, let_go
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
@@ -275,6 +275,7 @@ def test_a_folder_that_jobs_do_not_see_is_told(tmp_path: Path) -> None:
     assert "does not see that folder" in told.stdout
 
 
+@repeats("jobs of a driver that is interrupted are given back: TestSlurm, of one that is cancelled")
 def test_ctrl_c_gives_the_jobs_back(tmp_path: Path, cluster: slurm.Slurm) -> None:
     make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"

@@ -66,14 +66,14 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         assert all(
             path.name.startswith("in_") and load(path).shape == (16, 16, 1) for path in finished
         )
-        told = program("status", out, inside=disk.inside)
+        told = hyperslab("status", seen)
         assert told.returncode == 1
         assert "state      stopped\n" in told.stdout
         assert "No space left on device" in told.stdout.split("because ")[1]
         disk.remount(f"size={64 * MIB}")
-        done = program(*arguments, "--resume", inside=disk.inside)
+        done = program(*arguments, "--resume", "--engine", "threads", inside=disk.inside)
         assert done.returncode == 0, done.stderr
-        assert program("verify", out, inside=disk.inside).returncode == 0
+        assert hyperslab("verify", seen).returncode == 0
         if kind == "reduction":
             assert (seen / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
         else:
@@ -89,11 +89,11 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) ->
             f"{FUNCTIONS}:add",
             tmp_path / "in.nii",
             "-o",
-            disk.path / "out",
+            disk.seen / "out",
             "--partition",
             "slabs",
         )
-        refused = program(*arguments, inside=disk.inside)
+        refused = hyperslab(*arguments)
         assert refused.returncode == 2
         assert "free some space or choose another output" in refused.stderr
         assert not (disk.seen / "out").exists()
@@ -126,14 +126,7 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     with small_disk(tmp_path / "disk", 8 * MIB) as disk:
         disk.remount("ro")
-        refused = program(
-            "run",
-            f"{FUNCTIONS}:add",
-            tmp_path / "in.nii",
-            "-o",
-            disk.path / "out",
-            inside=disk.inside,
-        )
+        refused = hyperslab("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", disk.seen / "out")
         assert refused.returncode == 2
         assert "no permission to write to" in refused.stderr
         assert str(disk.path / "out") in refused.stderr
@@ -148,21 +141,21 @@ def test_a_disk_that_became_read_only_before_the_resume(tmp_path: Path) -> None:
             f"{FUNCTIONS}:add",
             tmp_path / "in.nii",
             "-o",
-            disk.path / "out",
+            disk.seen / "out",
             "--blocks",
             4,
             "--engine",
             "serial",
         )
-        assert program(*arguments, inside=disk.inside).returncode == 0
+        assert hyperslab(*arguments).returncode == 0
         (disk.seen / "out" / "in_00_00_08.nii").unlink()
         disk.remount("ro")
-        refused = program(*arguments, "--resume", inside=disk.inside)
+        refused = hyperslab(*arguments, "--resume")
         assert refused.returncode == 2
         assert "no permission to write to" in refused.stderr
         assert "Traceback" not in refused.stderr
         disk.remount("rw")
-        assert program(*arguments, "--resume", inside=disk.inside).returncode == 0
+        assert hyperslab(*arguments, "--resume").returncode == 0
         assert load(disk.seen / "out" / "in_00_00_08.nii").shape == (16, 16, 8)
 
 

@@ -26,8 +26,8 @@ from tests.system.clusters.required import required
 from tests.system.faults.command import await_that, command, hyperslab, program, running
 from tests.system.faults.disk import small_disk
 
-TRIALS = 6
-"Trials of three cells in two replicates."
+TRIALS = 4
+"Trials of two cells in two replicates."
 FILES = 2
 "Files of their source."
 AGES_MS = 10**6
@@ -175,7 +175,7 @@ def test_runners_that_are_killed_lose_the_trial_under_way(
     tmp_path: Path, library: Path, engine: str
 ) -> None:
     """Six runners of one experiment die one after the other, at moments drawn from a seed."""
-    spec = _spec(tmp_path, replicates=2, delays=(0.01, 0.02), engine=engine, files=FILES)
+    spec = _spec(tmp_path, replicates=2, engine=engine, files=FILES)
     out = tmp_path / "out"
     chance = random.Random(f"18 {engine}")
     amid = [_between_trials, _while_a_trial_runs, _while_its_records_are_renamed]
