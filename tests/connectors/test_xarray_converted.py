@@ -339,6 +339,11 @@ def test_a_dataset_has_the_affine_of_its_image_also_when_saved(tmp_path: Path) -
         np.testing.assert_array_equal(dataset.hyperslab.affine, whole.affine)
         first = dataset.image.dims[0]
         part = dataset.isel({first: slice(1, None, 2)}).load()
+        flat = part.image.max(first, keep_attrs=True)
+        beside = part.assign(flat=flat, turned=part.image.transpose())
+        np.testing.assert_allclose(beside.hyperslab.affine, moved, rtol=1e-6, atol=1e-5)
+        with pytest.raises(UsageError, match="the array has 2 axes of space"):
+            _ = beside[["flat"]].hyperslab.affine
         part.to_netcdf(tmp_path / "b.nc")
         part.to_zarr(tmp_path / "b.zarr", consolidated=False)
     for path, options in (

@@ -196,7 +196,7 @@ def test_a_run_whose_driver_was_killed_has_died(ran: Path) -> None:
     assert load_records(ran).state == "died"
     told = call("status", ran).out
     assert re.search(
-        r"because    it ended without a word, .*; its disk has \S+ [kMGT]?B free\n", told
+        r"because    it ended without a word, .*; on its disk: \S+ [kMGT]?B free\n", told
     )
     succeed("report", ran)
     assert "died before its end" in (path.parent / "report.html").read_text()

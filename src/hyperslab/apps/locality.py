@@ -32,6 +32,7 @@ from hyperslab.apps.samples import (
 )
 from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axis, numbered
+from hyperslab.arrays.naming import axes_of
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.learning import learned
@@ -257,7 +258,7 @@ def check_locality(
             "--check-locality works only for functions that are mapped over blocks and merge no"
             " voxels; a fold does not depend on neighbours"
         )
-    whole = numbered("--axes-whole", axes_whole, pipeline.source.dims)
+    whole = numbered("--axes-whole", axes_whole, axes_of(pipeline.source.sources))
     pipeline = learned(_over_first(pipeline), whole)
     kept = {*whole, *_uncut(pipeline, rule)}
     tried: list[Locality] = []

@@ -113,22 +113,56 @@ class Axes:
         return Axes(tuple(kept), tuple(lengths), tuple(continued))
 
 
-def numbered(flag: str, asked: Axis | Sequence[Axis], dims: Sequence[str]) -> tuple[int, ...]:
-    """Axes by their numbers, of an array whose axes have these names. Raises UsageError for a name
-    that none of them has, or several.
+@dataclass(frozen=True, slots=True)
+class NamedAxes:
+    """Names of the axes of one file, or of several."""
+
+    file: str
+    "The first of them, for messages."
+    dims: tuple[str, ...]
+
+
+def numbered(
+    flag: str, asked: Axis | Sequence[Axis], files: Sequence[NamedAxes]
+) -> tuple[int, ...]:
+    """Axes by their numbers, of arrays whose axes have these names. Raises UsageError for a name
+    that none of them has, or several, or another one in another file.
     """
     each = [asked] if isinstance(asked, int | str) else list(asked)
-    return tuple(_number(flag, axis, dims) if isinstance(axis, str) else axis for axis in each)
+    return tuple(_number(flag, axis, files) if isinstance(axis, str) else axis for axis in each)
 
 
-def _number(flag: str, name: str, dims: Sequence[str]) -> int:
-    wanted = one_name(name)
-    found = [axis for axis, known in enumerate(dims) if one_name(known) == wanted]
+def _number(flag: str, name: str, files: Sequence[NamedAxes]) -> int:
+    found = [_number_in(flag, name, one.dims) for one in files]
+    for one, axis in zip(files, found, strict=True):
+        if axis != found[0]:
+            raise UsageError(
+                f"{flag} {name}: it is axis {found[0]} of {files[0].file}, but axis {axis} of"
+                f" {one.file}: run over files with one order of axes at a time"
+            )
+    return found[0]
+
+
+def _number_in(flag: str, name: str, dims: Sequence[str]) -> int:
+    found = axes_named(name, dims)
     if len(found) == 1:
         return found[0]
-    told = f"axes 0 to {len(dims) - 1} ({', '.join(dims)})" if dims else "no names of axes"
+    if not dims:
+        raise UsageError(f"{flag} {name}: the axes of the array have no names: give numbers")
     many = "no axis" if not found else "several axes"
-    raise UsageError(f"{flag} {name}: the array has {many} of this name, but {told}")
+    raise UsageError(
+        f"{flag} {name}: the array has {many} of this name, but axes 0 to {len(dims) - 1}"
+        f" ({', '.join(dims)})"
+    )
+
+
+def axes_named(name: str, dims: Sequence[str]) -> list[int]:
+    """Axes of this name; where there are none, those of another name of the same."""
+    found = [axis for axis, known in enumerate(dims) if known == name]
+    if found:
+        return found
+    wanted = one_name(name)
+    return [axis for axis, known in enumerate(dims) if one_name(known) == wanted]
 
 
 def one_name(name: str) -> str:

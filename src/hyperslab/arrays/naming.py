@@ -1,9 +1,11 @@
-"""Naming: a name for every array, by which what is made of it is called."""
+"""Naming: a name for every array, by which what is made of it is called; and those of axes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hyperslab.arrays.axes import Axes, NamedAxes
+from hyperslab.arrays.header import names_of as names_of_axes
 from hyperslab.arrays.source import ArraySource
 from hyperslab.storage.location import parts
 
@@ -38,3 +40,16 @@ def _stem_parts(source: ArraySource, stem_of: Stem) -> tuple[str, ...]:
     if dataset:
         stem = f"{stem}_{dataset}"
     return (*folders, stem)
+
+
+def axes_of(sources: Sequence[ArraySource], axes: Axes | None = None) -> list[NamedAxes]:
+    """Names of the axes of these files, or of what has the axes `axes` of them: once for all that
+    have the same.
+    """
+    known = [source for source in sources if not source.broken] or sources
+    first: dict[tuple[str, ...], str] = {}
+    for source in known:
+        first.setdefault(source.dims, source.label)
+    if axes is None:
+        axes = Axes.same(known[0].ndim)
+    return [NamedAxes(file, names_of_axes(axes, dims)) for dims, file in first.items()]

@@ -9,7 +9,7 @@ dimensions that are not its own, so that `dataset.image` would be without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import xarray
@@ -101,14 +101,17 @@ class PlacedDataset:
 
     @property
     def affine(self) -> Array:
-        """(4, 4) float64: that of its image, or of its images where they have one place.
+        """(4, 4) float64: that of its image, or of its images where they have one place; along the
+        axes of space in the order of the first one. What lacks an axis of space, as a maximum
+        along it, is not asked beside others.
 
         Raises UsageError for a dataset without an image, and for images in several places.
         """
-        images = [one for one in self._dataset.data_vars.values() if AFFINE in one.attrs]
+        images = self._images()
         if not images:
             raise UsageError("the dataset has no variable with an affine")
-        first, *others = [image.hyperslab.affine for image in images]
+        axes = _axes_of_space(images[0])
+        first, *others = [_in_order(image, axes).hyperslab.affine for image in images]
         if not all(np.array_equal(first, other, equal_nan=True) for other in others):
             names = ", ".join(str(image.name) for image in images)
             raise UsageError(
@@ -117,6 +120,23 @@ class PlacedDataset:
             )
         found: Array = first
         return found
+
+    def _images(self) -> list[xarray.DataArray]:
+        """Variables with an affine: those with all axes of space, or all where none has these."""
+        placed = [one for one in self._dataset.data_vars.values() if AFFINE in one.attrs]
+        full = [one for one in placed if len(_axes_of_space(one)) == len(WORLD)]
+        return full or placed
+
+
+def _axes_of_space(image: xarray.DataArray) -> list[Hashable]:
+    return [dim for dim in image.dims if str(dim) in OF_SPACE]
+
+
+def _in_order(image: xarray.DataArray, axes: Sequence[Hashable]) -> xarray.DataArray:
+    """An image with its axes of space in this order; as it is where it has others."""
+    if set(axes) != set(_axes_of_space(image)):
+        return image
+    return image.transpose(*axes, ...)
 
 
 def _between(name: str, values: Array, wanted: slice) -> Array:

@@ -37,6 +37,7 @@ _LARGER = {
 }
 "What helps, by the options of a command."
 _HARDLY_LESS = "(smaller blocks would hardly need less)"
+_MORE_MACHINE = f"a machine with more memory {_HARDLY_LESS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,27 +215,37 @@ def _less_for_a_slot(needs: Needs) -> str:
     """What makes each task need less memory than its slot has, or gives the slot more."""
     budget = needs.budget
     each = needs.bytes_peak * needs.least_slots
+    more = []
     if each <= budget.memory_bytes:
-        more = ["fewer --workers", "more --memory"]
+        more.append("fewer --workers")
+        if _fits_machine(needs, needs.workers):
+            more.append("more --memory")
     else:
-        more = [f"--memory {enough_bytes(needs.bytes_peak * budget.slots)} or more"]
-        if needs.workers > 1:
+        if _fits_machine(needs, needs.workers):
+            more.append(f"--memory {enough_bytes(needs.bytes_peak * budget.slots)} or more")
+        if needs.workers > 1 and _fits_machine(needs, workers=1):
             more.append(f"--workers 1 and --memory {enough_bytes(each)} or more")
     if needs.verb == "bids":  # which has no --memory
         more = ["fewer --workers"]
-    return _remedies(needs, budget.per_slot, more)
+    return _remedies(needs, budget.per_slot, more) or _MORE_MACHINE
+
+
+def _fits_machine(needs: Needs, workers: int) -> bool:
+    """Whether the machine has the memory of the tasks of so many workers, and of these."""
+    machine = needs.machine
+    if machine is None:
+        return True
+    at_a_time = min(needs.least_slots * workers, needs.tasks)
+    beside = machine.interpreter_bytes * workers // max(1, needs.workers)
+    return at_a_time * needs.bytes_peak + beside <= machine.bytes_available
 
 
 def _less_for_the_machine(needs: Needs, machine: Machine) -> str:
     """What makes the tasks that run at a time need less memory than the machine has."""
-    each = needs.bytes_peak * needs.least_slots + machine.interpreter_bytes // needs.workers
     more = []
-    if needs.workers > 1 and each <= machine.bytes_available:
+    if needs.workers > 1 and _fits_machine(needs, workers=1):
         more.append("fewer --workers")
-    told = _remedies(needs, machine.bytes_available // needs.at_a_time, more)
-    if not told:
-        return f"a machine with more memory {_HARDLY_LESS}"
-    return told
+    return _remedies(needs, machine.bytes_available // needs.at_a_time, more) or _MORE_MACHINE
 
 
 def _remedies(needs: Needs, limit_nbytes: int, more: Sequence[str]) -> str:

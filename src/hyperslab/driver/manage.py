@@ -128,7 +128,7 @@ def _why_died(folder: Path, jobs: JobsLeft | None) -> str:
     if jobs is not None and jobs.is_detached:
         return detached.why_died(folder)
     return (
-        "it ended without a word, as what is killed does, or a machine that goes down; its disk has"
+        "it ended without a word, as what is killed does, or a machine that goes down; on its disk:"
         f" {free(folder)}"
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hyperslab.arrays.axes import is_time, numbered
+from hyperslab.arrays.naming import axes_of
 from hyperslab.arrays.partition import Rule
 from hyperslab.plan.pipeline import Pipeline
 
@@ -21,19 +22,20 @@ def with_whole_series(pipeline: Pipeline, rule: Rule) -> Rule:
     source = pipeline.source.sources[0]
     if source.ndim < 4 or not source.is_image:
         return rule
+    files = axes_of(pipeline.source.sources)
     axes = [
         axis
         for axis in range(source.ndim)
-        if is_time(source.dims, axis) and not pipeline.halo[axis]
+        if any(is_time(one.dims, axis) for one in files) and not pipeline.halo[axis]
     ]
     return replace(rule, axes_whole=tuple(dict.fromkeys((*rule.axes_whole, *axes))))
 
 
 def numbered_rule(pipeline: Pipeline, rule: Rule) -> Rule:
     """The rule with the numbers of axes that it has the names of. Raises UsageError for names that
-    the axes of the source do not have.
+    the axes of the source do not have, or not all of its files in one place.
     """
     if not rule.names_whole:
         return rule
-    found = numbered("--axes-whole", rule.names_whole, pipeline.source.dims)
+    found = numbered("--axes-whole", rule.names_whole, axes_of(pipeline.source.sources))
     return replace(rule, axes_whole=(*rule.axes_whole, *found), names_whole=())

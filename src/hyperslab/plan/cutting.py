@@ -244,7 +244,8 @@ class Cutting:
         if self.pipeline.region is None:
             return cut(layout, rule, limit, becoming.unit, most)
         region = self.pipeline.region.within(self.pipeline.source.wholes[index])
-        if becoming.main.origin:
+        is_in_units = any(n > 1 for n in becoming.unit)
+        if becoming.main.origin and is_in_units:
             return cut_part(layout, region, rule, limit, becoming.unit, most)
         return cut_within(layout, region, rule, limit, most)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 from hyperslab import formats
 from hyperslab.arrays.axes import Axes, Axis
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
-from hyperslab.arrays.header import names_of
+from hyperslab.arrays.naming import axes_of
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
@@ -337,8 +337,8 @@ class Pipeline:
                 " run the second over it"
             )
         named = dtype_name(dtype)
-        dims = names_of(self.axes[0], self.source.dims)
-        returns = promised(named, drop_axis, new_axis, outputs, dims)
+        named_axes = axes_of(self.source.sources, self.axes[0])
+        returns = promised(named, drop_axis, new_axis, outputs, named_axes)
         step = Step(refer(function, params), named, merged, around, temporaries, returns)
         extended = self.altered(steps=(*self.steps, step))
         require_fitting(extended)

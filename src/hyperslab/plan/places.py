@@ -15,7 +15,8 @@ from hyperslab.arrays.affines import (
     tolerance,
     voxel_sizes,
 )
-from hyperslab.arrays.axes import TIME, is_time, one_name
+from hyperslab.arrays.axes import TIME, axes_named, is_time
+from hyperslab.arrays.header import OF_SPACE
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
@@ -71,21 +72,34 @@ class Pair:
         """Axes of an input that has as many as the source, by their names, where the formats of
         both name axes and extents agree; () where they do not.
         """
-        sources = (self.source, self.other_source)
-        if not all(facts_of(source.format).has_named_axes for source in sources):
+        if not self._have_named_axes:
             return ()
-        named = self._named_axes()
-        if not named or not self._fits(named):
-            return ()
-        return named
+        return self._named_axes()
 
     def _named_axes(self) -> tuple[int, ...]:
-        names = list(map(one_name, self.source.dims))
-        wanted = list(map(one_name, self.other_source.dims))
+        """Axes of an input by their names, where extents agree; () where they do not, and for names
+        of space that one of the formats does not have.
+        """
+        wanted = self.other_source.dims
         generic = all(name.startswith("dim_") for name in wanted)
-        if generic or len(set(wanted)) < len(wanted) or not set(wanted) <= set(names):
+        are_told = self._have_named_axes or OF_SPACE.isdisjoint(wanted)
+        if generic or not are_told:
             return ()
-        return tuple(names.index(name) for name in wanted)
+        found = [axes_named(name, self.source.dims) for name in wanted]
+        if any(len(axes) != 1 for axes in found):
+            return ()
+        along = tuple(axes[0] for axes in found)
+        if len(set(along)) < len(along) or not self._fits(along):
+            return ()
+        return along
+
+    @property
+    def _have_named_axes(self) -> bool:
+        """Whether the formats of both name axes: the names of a NIfTI image are made of its
+        affine, and say nothing of an input without one.
+        """
+        sources = (self.source, self.other_source)
+        return all(facts_of(source.format).has_named_axes for source in sources)
 
     def _axes_beside_time(self) -> tuple[int, ...]:
         """All axes of the source but time, for an input that has as many, none of which is time;

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.axes import Axes, Axis, numbered
+from hyperslab.arrays.axes import Axes, Axis, NamedAxes, numbered
 from hyperslab.errors import UsageError
 
 NewAxis = int | Sequence[int] | Mapping[int, int]
@@ -79,12 +79,12 @@ def promised(
     drop_axis: Axis | Sequence[Axis],
     new_axis: NewAxis,
     outputs: Named | None,
-    dims: Sequence[str] = (),
+    files: Sequence[NamedAxes],
 ) -> tuple[Promise, ...]:
-    """What a function is said to return for a block whose axes have these names. Raises
+    """What a function is said to return for blocks of files whose axes have these names. Raises
     UsageError.
     """
-    drop = _dropped(drop_axis, dims)
+    drop = _dropped(drop_axis, files)
     new = _new_axes(new_axis)
     if outputs is None:
         return (Promise("", dtype, drop, new, dtype is not None),)
@@ -103,7 +103,7 @@ def promised(
             Promise(
                 name,
                 named,
-                _dropped(own.get("drop_axis", drop), dims),
+                _dropped(own.get("drop_axis", drop), files),
                 _new_axes(own.get("new_axis", dict(new))),
                 named is not None,
             )
@@ -146,8 +146,8 @@ def _names(outputs: Named) -> list[str]:
     return names
 
 
-def _dropped(given: Axis | Sequence[Axis], dims: Sequence[str]) -> tuple[int, ...]:
-    return _axes("--drop-axis", numbered("--drop-axis", given, dims))
+def _dropped(given: Axis | Sequence[Axis], files: Sequence[NamedAxes]) -> tuple[int, ...]:
+    return _axes("--drop-axis", numbered("--drop-axis", given, files))
 
 
 def _axes(flag: str, given: int | Sequence[int]) -> tuple[int, ...]:

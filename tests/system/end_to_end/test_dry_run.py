@@ -8,11 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
+import hyperslab
+from hyperslab.driver.admission import Machine, admit
+from hyperslab.errors import DoesNotFit
 from tests.repetitions import each_value
 from tests.system.end_to_end.command import ANATOMICAL, ROOT, Finished, call, save, succeed, tree
 
@@ -280,6 +285,38 @@ def test_advice_that_names_a_size_is_enough(image: Path, tmp_path: Path) -> None
         "use smaller blocks (--block-shape, --partition bytes=...), fewer --workers, or more"
         in (call(*command, *one_fits).err)
     )
+
+
+def test_no_memory_is_advised_that_the_machine_does_not_have(tmp_path: Path) -> None:
+    large = tmp_path / "large.h5"
+    with h5py.File(large, "w") as file:  # of which nothing is written
+        file.create_dataset("a", shape=(10_000, 10_000, 10_000), dtype="u1")
+    command = ("run", "increment", large, "-o", tmp_path / "o.h5", "--workers", "2", "--dry-run")
+    given = call(*command, "--memory", "1GB", "--blocks", "1").err
+    assert given.endswith(": use smaller blocks (--block-shape, --partition bytes=...)\n")
+    whole = call(*command, "--memory", "1GB", "--axes-whole", "0,1,2").err
+    assert whole.endswith(
+        ": use a machine with more memory (smaller blocks would hardly need less)\n"
+    )
+
+
+def test_memory_is_advised_for_as_many_workers_as_fit_the_machine(image: Path) -> None:
+    options = hyperslab.Options(memory="1MB", blocks="2", workers=3)
+    pipeline = hyperslab.Pipeline(image).map(np.negative).write(image.parent / "out")
+    needs = hyperslab.prepare(pipeline, options).needs
+    assert needs.tasks == 2
+    sizes_of = {
+        1.5 * needs.bytes_peak: ["--workers 1 and --memory"],
+        2.5 * needs.bytes_peak: ["--memory", "--workers 1 and --memory"],
+    }
+    for available, expected in sizes_of.items():
+        small = replace(needs, machine=Machine(int(available), 0))
+        with pytest.raises(DoesNotFit) as raised:
+            admit(small, image.parent)
+        assert (
+            re.findall(r"((?:--workers 1 and )?--memory) \S+B or more", str(raised.value))
+            == expected
+        )
 
 
 @each_value("both halos, with and without blocks")

@@ -461,6 +461,22 @@ def test_an_array_without_names_goes_beside_time_wherever_that_is(
     assert np.array_equal(found, values * np.expand_dims(mask, names.index("t")))
 
 
+@pytest.mark.parametrize("extents", [(4, 4, 4), (4, 5, 6)])
+def test_a_mask_without_a_place_lies_as_a_sagittal_image_does(
+    tmp_path: Path, extents: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(5)
+    values = rng.integers(1, 999, (*extents, 2), dtype="i2")
+    mask = rng.integers(0, 2, extents, dtype="u1")
+    affine = np.array([[0, 0, 2, 0], [2, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 1.0]])
+    source = hyperslab.open(save(tmp_path / "a.nii", values, affine))
+    assert source.dims == ("y", "z", "x", "t")
+    other = named(tmp_path / "mask.h5", mask, "xyz")
+    pipeline = hyperslab.Pipeline(source, mask=other).map(lambda block, mask: block * mask)
+    found = pipeline.compute(engine="serial", blocks="1")
+    assert np.array_equal(found, values * mask[..., None])
+
+
 def test_axes_of_a_minc_series_are_dropped_by_their_names(tmp_path: Path) -> None:
     source = DATA / "minc" / "minc2-4d-d.mnc"
     series = image_of(source)  # (time, x, y, z); its affine is for x, y, z

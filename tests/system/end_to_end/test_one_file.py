@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -147,6 +148,26 @@ def test_a_region_without_an_axis_is_what_its_own_file_becomes(
     (own, own_affine), (cut, cut_affine) = found
     assert np.array_equal(own, cut)
     np.testing.assert_allclose(own_affine, cut_affine, rtol=1e-6)
+
+
+def test_a_region_that_is_one_volume_is_cut_by_the_chunks_of_its_source(tmp_path: Path) -> None:
+    source = tmp_path / "a.h5"
+    values = np.arange(20.0 * 8 * 8).reshape(20, 8, 8)
+    with h5py.File(source, "w") as file:
+        file.create_dataset("a", data=values, chunks=(8, 8, 8))
+    pipeline = hyperslab.Pipeline(source, region="3:20,:,:").map(np.negative)
+    cuts = {}
+    for name, encoding in (
+        ("part.nii", hyperslab.Encoding()),
+        ("part.h5", hyperslab.Encoding(chunks=(4, 8, 8))),
+    ):
+        written = pipeline.write(tmp_path / name, encoding=encoding)
+        plan = hyperslab.prepare(written, hyperslab.Options(partition="chunks")).plan
+        hyperslab.run(written, engine="serial", partition="chunks", report=False)
+        assert np.array_equal(hyperslab.open(tmp_path / name)[...], -values[3:])
+        cuts[name] = [(task.core.start[0], task.core.count[0]) for task in plan.tasks]
+    assert cuts["part.nii"] == [(3, 5), (8, 8), (16, 4)]
+    assert cuts["part.h5"] == [(3, 8), (11, 8), (19, 1)], "chunks of the new file are not shared"
 
 
 def test_a_region_is_computed_in_memory() -> None:
