@@ -19,6 +19,7 @@ from hyperslab.errors import OutputBusy
 from hyperslab.plan.command import CommandTask, Execute, Ran
 from hyperslab.plan.commanded import compile_commands, pipeline_of
 from hyperslab.plan.compile import Stage
+from hyperslab.plan.delivery import Lost
 from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.task import Outcome
 
@@ -139,6 +140,24 @@ def test_storage_that_fails_leaves_nothing_with_a_name(
     with pytest.raises(OSError, match="No space left"):
         Publishing(out, folder, []).deliver(stage.job, stage.tasks[0], outcome)
     assert not any((out / name).exists() for name in NAMES)
+
+
+def test_an_attempt_that_is_lost_forgets_nothing(tmp_path: Path, stage: Stage) -> None:
+    """What the next one does not make any more goes, and its name is nobody's then."""
+    folder = tmp_path / "run-0002"
+    before = write(tmp_path / "out", "before")
+    both = attempt(tmp_path / "run-0001" / "private" / "0.0.out")
+    earlier = killed(tmp_path / "run-0001", replace(both, status="done"))
+    publishing = Publishing(before, folder, [earlier])
+    one = replace(attempt(folder / "private" / "0.1.out"), outputs=both.outputs[:1])
+    on_tier = replace(attempt(tmp_path / "tier" / "0.0.out"), outputs=both.outputs[:1])
+    write(tmp_path / "tier" / "0.0.out", "other")
+    with pytest.raises(Lost):
+        publishing.deliver(stage.job, stage.tasks[0], on_tier)
+    assert (before / NAMES[1]).read_text() == "before"
+    publishing.deliver(stage.job, stage.tasks[0], one)
+    assert (before / NAMES[0]).read_text() == "after"
+    assert not (before / NAMES[1]).exists()
 
 
 def test_two_calls_give_a_name_at_the_same_time(tmp_path: Path, stage: Stage) -> None:
