@@ -191,12 +191,16 @@ class Publishing:
         return device == os.stat(self._out).st_dev
 
     def _is_renamed(self, far: Path, written: Written) -> bool:
-        """Name a file where it can be renamed: not between two mounts, of one device even."""
+        """Name a file where it can be renamed: not between two mounts, of one device even. Raises
+        Lost, OSError.
+        """
         with span(VERIFY), _on_tier(far):
             writing.settle(far)
             _require_whole(far, written)
         try:
             self._name(far, written)
+        except FileNotFoundError as error:  # somebody has removed it meanwhile
+            raise Lost(str(far)) from error
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
