@@ -83,7 +83,10 @@ class Joined:
         except OSError:  # nobody knows a way there
             return
         order = Order("hold", self._folder, invitation=astuple(watch.invitation))
-        watch.admit(sum(self._answer_to(order)["held"]))
+        try:
+            watch.await_ranks(sum(self._answer_to(order)["held"]))
+        finally:
+            watch.close()
         _watches.append(watch)
 
     def _answer_to(self, order: Order) -> Answer:
