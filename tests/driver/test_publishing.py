@@ -13,24 +13,33 @@ import pytest
 
 from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.publishing import Publishing
-from hyperslab.driver.resume import Inherited
+from hyperslab.driver.resume import Inherited, record
+from hyperslab.driver.staging import Staging
 from hyperslab.errors import OutputBusy
 from hyperslab.plan.command import CommandTask, Execute, Ran
 from hyperslab.plan.commanded import compile_commands, pipeline_of
 from hyperslab.plan.compile import Stage
+from hyperslab.plan.delivery import Lost
 from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.task import Outcome
+from tests.system.faults.command import await_that
 
 ROUNDS = 20
 NAMES = ("sub-1/image", "shared")
 
 
 @pytest.fixture
-def stage() -> Stage:
+def end() -> Execute:
     """One command, which may share names."""
     commands = (CommandTask("sub-1", ("true",), stem="sub-1"),)
-    end = Execute(commands, "one", "true", cwd="/")
+    return Execute(commands, "one", "true", cwd="/")
+
+
+@pytest.fixture
+def stage(end: Execute) -> Stage:
     return compile_commands(pipeline_of(end), end).stages[0]
 
 
@@ -139,6 +148,41 @@ def test_storage_that_fails_leaves_nothing_with_a_name(
     with pytest.raises(OSError, match="No space left"):
         Publishing(out, folder, []).deliver(stage.job, stage.tasks[0], outcome)
     assert not any((out / name).exists() for name in NAMES)
+
+
+def test_an_attempt_that_is_lost_forgets_nothing(tmp_path: Path, stage: Stage) -> None:
+    """What the next one does not make any more goes, and its name is nobody's then."""
+    folder = tmp_path / "run-0002"
+    before = write(tmp_path / "out", "before")
+    both = attempt(tmp_path / "run-0001" / "private" / "0.0.out")
+    earlier = killed(tmp_path / "run-0001", replace(both, status="done"))
+    publishing = Publishing(before, folder, [earlier])
+    one = replace(attempt(folder / "private" / "0.1.out"), outputs=both.outputs[:1])
+    on_tier = replace(attempt(tmp_path / "tier" / "0.0.out"), outputs=both.outputs[:1])
+    write(tmp_path / "tier" / "0.0.out", "other")
+    with pytest.raises(Lost):
+        publishing.deliver(stage.job, stage.tasks[0], on_tier)
+    assert (before / NAMES[1]).read_text() == "before"
+    publishing.deliver(stage.job, stage.tasks[0], one)
+    assert (before / NAMES[0]).read_text() == "after"
+    assert not (before / NAMES[1]).exists()
+
+
+def test_what_is_gone_is_in_nobodys_way(tmp_path: Path, end: Execute) -> None:
+    """Not even where it is heard of right before what another attempt has made."""
+    out = tmp_path / "out"
+    options = Options(engine="serial")
+    prepared = prepare(pipeline_of(end), options, out)
+    assert prepared.directory is not None
+    folder = prepared.directory.new_submission(record(prepared.plan))
+    staging = Staging(options, prepared, folder, print)
+    plan = staging.begin(prepared.plan, set, [Inherited(folder)])
+    (stage,) = plan.stages
+    staging.take(stage.job, stage.tasks[0], staged(tmp_path / "gone", ()))
+    staging.take(stage.job, stage.tasks[0], attempt(folder / "private" / "0.1.out"))
+    await_that("the names", lambda: not staging.is_busy)
+    staging.stop()
+    assert [(out / name).read_text() for name in NAMES] == ["after", "after"]
 
 
 def test_two_calls_give_a_name_at_the_same_time(tmp_path: Path, stage: Stage) -> None:

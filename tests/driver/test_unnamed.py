@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.sweeping import sweep
 from hyperslab.plan.command import PRIVATE
 from tests.apps.bids.datasets import make, t1w
 from tests.system.end_to_end.command import Finished, call
@@ -94,3 +96,17 @@ def test_what_a_killed_call_has_made_is_taken(tmp_path: Path, ran: Path) -> None
     resumed(out, *line, "1")
     resumed(out, *line, "2")
     assert ran.read_text() == "sub-1\nsub-2\nsub-2\n"
+
+
+def test_a_call_removes_what_is_in_its_hands_alone(tmp_path: Path) -> None:
+    """Another one may be taking over the rest of the same submission."""
+    folder = tmp_path / "out" / ".hyperslab" / "run-0001"
+    directory = RunDirectory(tmp_path / "out", call="run-0002", before=(folder,))
+    private = folder / PRIVATE
+    for name in ("0.0.out", "0.1.out", "1.0.out"):
+        (private / name).mkdir(parents=True)
+    (private / "0123456789abcdef").touch()
+    sweep(directory, [private / "0.1.out"], {folder: {0: 0}})
+    assert sorted(path.name for path in private.iterdir()) == ["0.1.out", "1.0.out"]
+    sweep(directory, [], {folder: {0: 0, 1: ~1}})
+    assert not private.exists()

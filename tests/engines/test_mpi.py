@@ -27,9 +27,10 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions, require
-from hyperslab.engines.mpi import messages, mpiexec, portions
+from hyperslab.engines.mpi import held, messages, mpiexec, portions
 from hyperslab.engines.mpi.ending import first_dead
 from hyperslab.engines.mpi.engine import slots_of
+from hyperslab.engines.mpi.held import Invitation, Watch
 from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.engines.briefly import BRIEF_PROBE
@@ -37,8 +38,24 @@ from tests.engines.chosen import HANDED_OUT
 from tests.repetitions import few, only, repeats
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
-from tests.system.faults.command import make_volume
+from tests.system.faults.command import await_that, make_volume
 
+CROWDED = """
+import resource, socket
+from hyperslab.engines.mpi.held import Watch
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 400))
+watch = Watch("localhost")
+place = (watch.invitation.host, watch.invitation.port)
+ends = [socket.create_connection(place) for _ in range(100)]
+for rank, end in enumerate(ends):
+    end.sendall(watch.invitation.line_of(rank))
+watch.await_ranks(len(ends))
+watch.close()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+print(len(watch._ranks))
+"""
+"A driver of more ranks than it may hold connections of, beside what else it opens."
 RANKS = [{"pid": 71, "host": "a"}, {"pid": 72, "host": "a"}, {"pid": 71, "host": "b"}]
 SAID = {
     "MPICH": (
@@ -356,6 +373,44 @@ def test_slots_are_numbered_on_each_host() -> None:
         "a/w1/t0",
         "a/w1/t1",
     ]
+
+
+def connected(invitation: Invitation, line: bytes) -> tuple[socket.socket, bytes]:
+    """A connection to a driver, and what this says to a line."""
+    end = socket.create_connection((invitation.host, invitation.port), held.LIMIT_S)
+    end.sendall(line)
+    return end, end.recv(1)
+
+
+def test_ranks_are_admitted_while_the_driver_waits_for_others() -> None:
+    """Kernels let few connections wait; and a stranger is in nobody's way."""
+    watch = Watch("localhost")
+    stranger, said = connected(watch.invitation, b"word 0\n")
+    stranger.close()
+    assert said == b""
+    ends = []
+    for rank in range(2):
+        end, said = connected(watch.invitation, watch.invitation.line_of(rank))
+        assert said == b"!"
+        ends.append(end)
+    watch.await_ranks(len(ends))
+    watch.close()
+    assert watch.gone() == []
+    ends[1].close()
+    await_that("the end of a connection", watch.gone)
+    assert watch.gone() == [1]
+    held._let_go()
+    ends[0].close()
+
+
+def test_a_driver_holds_as_many_connections_as_it_can() -> None:
+    """It raises its limit, and leaves descriptors to all else."""
+    done = subprocess.run(
+        [sys.executable, "-c", CROWDED], capture_output=True, text=True, check=True
+    )
+    limits, admitted = done.stdout.splitlines()
+    assert limits == "400 400"
+    assert 0 < int(admitted) < 100
 
 
 def test_other_addresses_are_refused() -> None:

@@ -89,7 +89,7 @@ class Publishing:
         made = tuple(one for one in made if one.path not in not_given)
         if not is_private:
             _settle_names(self._out, made)
-        self._drop(earlier)
+        self._drop(task, earlier)
         return made
 
     def forget(self, outcome: Outcome) -> None:
@@ -108,8 +108,8 @@ class Publishing:
         self, task: Task, written: Sequence[Written]
     ) -> tuple[tuple[Written, ...], set[str]]:
         """Let the names be the task's, but for those that others may have as well, and have: what
-        has a name now, and the names of what the task had made before, and now has not. Raises
-        OutputBusy.
+        has a name now, and the names of what the task had made before, and now has not. These stay
+        its own until they are dropped, as an attempt may fail before. Raises OutputBusy.
         """
         with self._lock:
             self._adopt(task)
@@ -121,11 +121,9 @@ class Publishing:
             earlier = before - names
             new = names - before
             self._firsts |= {name for name in new if self._is_call or not _owns(task, name)}
-            self._names[task.id] = names
+            self._names[task.id] = names | earlier
             for name in names:
                 self._owners[name] = task.id
-            for name in earlier:
-                del self._owners[name]
         return made, earlier
 
     def _adopt(self, task: Task) -> None:
@@ -193,12 +191,16 @@ class Publishing:
         return device == os.stat(self._out).st_dev
 
     def _is_renamed(self, far: Path, written: Written) -> bool:
-        """Name a file where it can be renamed: not between two mounts, of one device even."""
+        """Name a file where it can be renamed: not between two mounts, of one device even. Raises
+        Lost, OSError.
+        """
         with span(VERIFY), _on_tier(far):
             writing.settle(far)
             _require_whole(far, written)
         try:
             self._name(far, written)
+        except FileNotFoundError as error:  # somebody has removed it meanwhile
+            raise Lost(str(far)) from error
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -247,11 +249,17 @@ class Publishing:
         else:
             self._firsts.discard(written.path)
 
-    def _drop(self, names: Iterable[str]) -> None:
-        """Remove what a task had made that was done again, and does not make any more."""
+    def _drop(self, task: Task, names: Iterable[str]) -> None:
+        """Remove what a task had made that was done again, and does not make any more: the names
+        are nobody's then.
+        """
         for name in names:
             with suppress(FileNotFoundError):
                 (self._out / name).unlink()
+        with self._lock:
+            self._names[task.id].difference_update(names)
+            for name in names:
+                del self._owners[name]
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Container, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.driver.directory import RunDirectory
@@ -16,12 +17,22 @@ RECORD = "staging.json"
 "Record of a submission with the tiers that it uses."
 
 
-def sweep(directory: RunDirectory, kept: Collection[Path] = ()) -> None:
-    """Remove what earlier submissions have left on their tiers, and of private folders all that are
+def sweep(
+    directory: RunDirectory,
+    kept: Collection[Path] = (),
+    tasks: Mapping[Path, Container[int]] | None = None,
+) -> None:
+    """Remove what earlier submissions have left on their tiers, and all private folders that are
     not kept; none of them may write now.
+
+    `tasks` are those of each submission, as it numbers them, that are in nobody else's hands: what
+    others have made stays, as another call may be taking it. None: all are.
     """
     for folder in directory.submissions():
-        _sweep_private(folder / PRIVATE, kept)
+        own = None
+        if tasks is not None:
+            own = tasks.get(folder, ())
+        _sweep_private(folder / PRIVATE, kept, own)
         _sweep_tiers(folder)
 
 
@@ -34,16 +45,32 @@ def sweep_submission(folder: Path, keeps_private: bool = False) -> None:
     _sweep_tiers(folder)
 
 
-def _sweep_private(private: Path, kept: Collection[Path]) -> None:
-    places = set(private.absolute().glob("*"))
-    if places.isdisjoint(kept):
+def _sweep_private(
+    private: Path, kept: Collection[Path], tasks: Container[int] | None = None
+) -> None:
+    """Remove what is in the private folders of a submission but for those that are kept, and those
+    of tasks that are not among these; None: all are.
+    """
+    if not kept and tasks is None:
         shutil.rmtree(private, ignore_errors=True)
         return
-    for place in places.difference(kept):
+    for place in private.absolute().glob("*"):
+        if place in kept or not _is_of(tasks, place):
+            continue
         if place.is_dir():
             shutil.rmtree(place, ignore_errors=True)
         else:
             place.unlink(missing_ok=True)
+    with suppress(OSError):  # it is gone, or holds more
+        private.rmdir()
+
+
+def _is_of(tasks: Container[int] | None, place: Path) -> bool:
+    """Whether something private is of one of these tasks, or of none, as a copy that was cut."""
+    number, _, attempt = place.name.partition(".")
+    if tasks is None or not (attempt and number.isdecimal()):
+        return True
+    return int(number) in tasks
 
 
 def _sweep_tiers(folder: Path) -> None:

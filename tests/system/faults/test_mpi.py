@@ -69,6 +69,18 @@ for _ in range(2):
 sys.exit(3)
 """
 "What every rank runs."
+LOSING = """
+import os, signal
+import numpy as np
+import hyperslab
+
+fold = hyperslab.Fold(lambda block: os.getpid(), max)
+pipeline = hyperslab.Pipeline(np.arange(16).reshape(16, 1)).reduce(fold)
+place = {"engine": "mpi", "connect": "world", "blocks": 16}
+os.kill(hyperslab.run(pipeline, **place).value, signal.SIGKILL)
+hyperslab.run(pipeline, **place)
+"""
+"What every rank runs, until one of them is killed between two runs."
 UNNOTICED = ("sh", "-c", '"$@" || exec sleep 600', "sh")
 """What starts a rank whose death a launcher does not notice: mpiexec, as it knows of shells alone,
 which outlive their ranks, lets the others wait then, as srun does by itself.
@@ -233,6 +245,20 @@ def test_a_program_on_every_rank_is_driven_by_one(tmp_path: Path) -> None:
     )
     assert done.returncode == 3, done.stderr
     assert done.stdout == "120 2\n120 2\n"
+
+
+def test_a_rank_that_dies_between_two_runs_is_seen_at_the_next(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LOSING)
+    done = subprocess.run(
+        [*mpi.started(3), *UNNOTICED, sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode
+    assert "a rank of MPI has died in an earlier run" in done.stderr
 
 
 @repeats("a rank that dies ends a world, which is resumed: where the launcher lets others wait")

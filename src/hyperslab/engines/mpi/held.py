@@ -6,18 +6,18 @@ its kernel closes what it has opened, however it ends, and a host that is gone d
 more. So ranks keep a connection to the driver, over which nothing is said once they are admitted; a
 stranger is not, who does not know the word. A rank that cannot reach the driver goes without.
 
-Held by tests/system/faults/test_mpi.py.
+Held by tests/engines/test_mpi.py and tests/system/faults/test_mpi.py.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import select
 import signal
 import socket
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,11 +25,15 @@ from hyperslab.machine.clock import own_address
 
 LIMIT_S = 2.0
 "How long making a connection may take."
-_IDLE_S, _AGAIN_S, _TIMES = 10, 5, 3
-"A host is gone that has not answered for so long, and when asked again, so often."
+_IDLE_S, _AGAIN_S, _TIMES = 10, 5, 20
+"""A host is gone that has not answered for so long, and when asked again, so often: two minutes, in
+which a network may have been away. The death of a process is heard of at once.
+"""
 _MOST_WAITING = 4096
 _MOST_NBYTES = 128
 "Length of a rank's line at most."
+_SPARED = 256
+"Descriptors that are left to files and libraries."
 _ADMITTED = b"!"
 _ends: list[socket.socket] = []
 "This process's ends of such connections."
@@ -62,28 +66,47 @@ class Watch:
     """The driver's side of the connections of all ranks."""
 
     def __init__(self, towards: str) -> None:
-        """Ranks are invited to the address from which the host `towards` is reached. Raises
-        OSError.
+        """Ranks are invited to the address from which the host `towards` is reached, until this is
+        closed. Raises OSError.
         """
+        self._most = _most_descriptors() - _SPARED
         self._listener = socket.create_server((own_address(towards), 0), backlog=_MOST_WAITING)
         host, port = self._listener.getsockname()[:2]
         self.invitation = Invitation(host, port, secrets.token_hex(16))
         self._poll = select.poll()
         self._ranks: dict[int, int] = {}
         "The rank of each connection, by its descriptor."
+        self._changed = threading.Condition()
+        self._is_full = False
+        self._thread = threading.Thread(target=self._admit, daemon=True)
+        self._thread.start()
 
-    def admit(self, number: int) -> None:
-        """Take the connections of so many ranks, which have been made; invite nobody any more."""
-        deadline = time.monotonic() + LIMIT_S
-        with self._listener, suppress(OSError):  # of all that did not come, or may not be open
-            while len(self._ranks) < number:
-                self._listener.settimeout(max(0.001, deadline - time.monotonic()))
-                end, _ = self._listener.accept()
-                self._take(end)
+    def await_ranks(self, number: int) -> None:
+        """Wait until so many ranks, which have made their connections, are admitted, or no more can
+        be; not for long.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_full or len(self._ranks) >= number, LIMIT_S)
+
+    def close(self) -> None:
+        """Invite nobody any more."""
+        with self._listener, suppress(OSError):  # it admits no more already
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread, where it waits
+        self._thread.join()
 
     def gone(self) -> list[int]:
         """Ranks whose connection has ended."""
         return [self._ranks[fd] for fd, _ in self._poll.poll(0)]
+
+    def _admit(self) -> None:
+        """Take connections as they are made: kernels let few of them wait."""
+        with suppress(OSError):  # closed, or no more may be open
+            while not self._is_full:
+                end, _ = self._listener.accept()
+                self._take(end)
+                with self._changed:
+                    self._is_full = end.fileno() >= self._most
+                    self._changed.notify()
 
     def _take(self, end: socket.socket) -> None:
         """Keep the connection of a rank, and close that of anybody else."""
@@ -108,6 +131,14 @@ class Watch:
         if not secrets.compare_digest(word, self.invitation.word.encode()):
             return None
         return int(rank)
+
+
+def _most_descriptors() -> int:
+    """How many descriptors this process may have: from now on as many as it can."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # more than the kernel allows now
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def hold(invitation: Invitation, rank: int) -> bool:

@@ -68,8 +68,7 @@ class Joined:
         """What each rank has. Raises RunStopped while they are at a task of an earlier run, and
         after the death of one.
         """
-        if _lost:
-            raise RunStopped("a rank of MPI has died in an earlier run: start the program again")
+        _require_whole()
         self._ranks = self._answer_to(surveying(self._folder))["ranks"]
         if not _watches:
             self._watch()
@@ -83,17 +82,23 @@ class Joined:
         except OSError:  # nobody knows a way there
             return
         order = Order("hold", self._folder, invitation=astuple(watch.invitation))
-        watch.admit(sum(self._answer_to(order)["held"]))
+        try:
+            watch.await_ranks(sum(self._answer_to(order)["held"]))
+        finally:
+            watch.close()
         _watches.append(watch)
 
     def _answer_to(self, order: Order) -> Answer:
-        """What all ranks say to an order. Raises RunStopped while they are at a task."""
+        """What all ranks say to an order. Raises RunStopped while they are at a task, and where one
+        of them has died.
+        """
         self.order(order)
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
             answer = self.answer(POLL_S)
             if answer is not None and answer["place"] == order.place:
                 return answer
+            _require_whole()
         raise RunStopped("the ranks of MPI are still at tasks of an earlier run")
 
     def order(self, order: Order) -> None:
@@ -110,7 +115,7 @@ class Joined:
         lost = gone(self._ranks)
         how = "has died"
         if not lost:
-            lost = [rank for watch in _watches for rank in watch.gone()]
+            lost = _cut_off()
             how = "has died, or is not reached any more"
         if lost:
             _lost.extend(lost)
@@ -123,6 +128,18 @@ class Joined:
 
     def kill(self) -> None:
         """Leave the ranks to themselves: they end the round at their next task."""
+
+
+def _cut_off() -> list[int]:
+    """Ranks whose connection has ended."""
+    return [rank for watch in _watches for rank in watch.gone()]
+
+
+def _require_whole() -> None:
+    """Raise RunStopped where a rank has died before a run."""
+    _lost.extend(_cut_off())
+    if _lost:
+        raise RunStopped("a rank of MPI has died in an earlier run: start the program again")
 
 
 def join() -> None:
