@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.storage.mounts import mount_of, mounts, nearest
+from hyperslab.storage.mounts import Mount, mount_of, mounts, nearest
 from hyperslab.storage.tiers.file_systems import (
     NETWORK_FILE_SYSTEMS,
     kind_without_disk,
@@ -105,19 +105,27 @@ def test_the_nearest_folder_that_is_there(tmp_path: Path) -> None:
     assert raised.value.errno == errno.ELOOP
 
 
+def _asked(path: Path) -> tuple[list[Mount], dict[str, str]]:
+    """The mounts of this machine, and which of them findmnt says a path is on: at a moment at which
+    other tests mount nothing.
+    """
+    line = ["findmnt", "-J", "-o", "TARGET,SOURCE,FSTYPE,MAJ:MIN", "-T", str(path)]
+    while True:
+        table = mounts()
+        told = json.loads(subprocess.run(line, capture_output=True, check=True).stdout)
+        if mounts() == table:
+            return table, told["filesystems"][-1]
+
+
 def test_findmnt_says_the_same(tmp_path: Path) -> None:
     """Of every path that can be asked about on this machine."""
     if shutil.which("findmnt") is None:
         required("there is no findmnt here: install the Debian package util-linux")
-    table = mounts()
-    for place in sorted({mount.mount_point for mount in table} | {str(tmp_path), "/usr/bin"}):
+    for place in sorted({mount.mount_point for mount in mounts()} | {str(tmp_path), "/usr/bin"}):
         if not os.path.exists(place):
             continue
         path = Path(place).resolve()
-        columns = "TARGET,SOURCE,FSTYPE,MAJ:MIN"
-        line = ["findmnt", "-J", "-o", columns, "-T", str(path)]
-        told = json.loads(subprocess.run(line, capture_output=True, check=True).stdout)
-        last = told["filesystems"][-1]
+        table, last = _asked(path)
         mount = mount_of(path, table)
         assert mount is not None
         assert (mount.mount_point, mount.file_system) == (last["target"], last["fstype"])
