@@ -33,6 +33,12 @@ _SHOWN = (FLUSH, "write", VERIFY)
 Deliver = Callable[[Job, Task, Outcome], tuple[Written, ...]]
 "Function that brings what an attempt has staged to its files; it raises delivery.Lost, OSError."
 Drop = Callable[[Outcome], None]
+IsThere = Callable[[Outcome], bool]
+
+
+def _may_be(_: Outcome) -> bool:
+    """What is staged may be there: whoever delivers it finds out."""
+    return True
 
 
 class _Staged(NamedTuple):
@@ -70,17 +76,20 @@ class Flusher:
         limit_nbytes: int,
         deliver: Deliver = delivery.flush,
         drop: Drop = delivery.drop,
+        is_there: IsThere = _may_be,
         is_shown: bool = True,
         slots: int = 0,
     ) -> None:
         """`folder` is that of the submission; blocks of up to `limit_nbytes` are in memory at a
-        time, or one. `deliver` brings what an attempt has staged to its files, and `drop` removes
-        it; `is_shown` says whether the trace has what that takes; `slots` is the number of those
-        that leave waiting for storage to these threads, which are as many then.
+        time, or one. `deliver` brings what an attempt has staged to its files, `drop` removes it,
+        and `is_there` says whether it is there at all; `is_shown` says whether the trace has what
+        that takes; `slots` is the number of those that leave waiting for storage to these threads,
+        which are as many then.
         """
         self.flushed = Flushed()
         self._deliver = deliver
         self._drop = drop
+        self._is_there = is_there
         self._kinds = _SHOWN * is_shown
         self._folder = folder
         self._waiting: queue.SimpleQueue[_Staged | None] = queue.SimpleQueue()
@@ -99,6 +108,9 @@ class Flusher:
 
     def take(self, job: Job, task: Task, outcome: Outcome) -> None:
         """Deliver what a task has staged, unless an earlier attempt of it is on its way."""
+        if not self._is_there(outcome):  # and no other attempt is to wait behind it
+            self.flushed.lost += 1
+            return
         with self._changed:
             is_known = task.id in self._pending
             self._pending.add(task.id)

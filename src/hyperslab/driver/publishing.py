@@ -69,7 +69,7 @@ class Publishing:
         """
         assert outcome.ran is not None
         place = Path(outcome.ran.place)
-        if not os.path.isdir(place):
+        if not self.is_there(outcome):
             raise Lost(str(place))
         made, earlier = self._claim(task, outcome.outputs)
         is_private = place.parent == self._private
@@ -91,6 +91,11 @@ class Publishing:
             _settle_names(self._out, made)
         self._drop(task, earlier)
         return made
+
+    def is_there(self, outcome: Outcome) -> bool:
+        """Whether what an attempt has made is where it was staged."""
+        assert outcome.ran is not None
+        return os.path.isdir(outcome.ran.place)
 
     def forget(self, outcome: Outcome) -> None:
         """Remove the private folder of an attempt, and those of an earlier submission with the last

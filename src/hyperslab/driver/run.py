@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import asdict
@@ -34,7 +34,7 @@ from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.staging import Staging
 from hyperslab.driver.sweeping import sweep
 from hyperslab.driver.unbegun import leaving_nothing
-from hyperslab.driver.unnamed import take_over, unnamed
+from hyperslab.driver.unnamed import in_hand, take_over, unnamed
 from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
@@ -235,7 +235,7 @@ class Driver(Rounds):
         """
         self.directory.await_workers(self.progress.tell)
         left = {} if self.options.stage_out else unnamed(self.prepared, self.done)
-        sweep(self.directory, left, self._in_hand())
+        sweep(self.directory, left, in_hand(self.prepared))
         if self.prepared.replaces:
             Products(self.directory, self.plan).forget_earlier()
         elif not self.prepared.submissions:
@@ -249,12 +249,6 @@ class Driver(Rounds):
         self.takes_over = bool(left)
         take_over(left.values(), folder)
         return folder
-
-    def _in_hand(self) -> Mapping[Path, Container[int]] | None:
-        """Tasks of earlier submissions that nobody else takes over now; None: all of them."""
-        if not self.directory.call:
-            return None
-        return {earlier.folder: earlier.ids or () for earlier in self.prepared.inherited}
 
     def _stopped(self, reason: BaseException) -> None:
         """Keep what records the disk will take; the reason to stop matters more than they do."""

@@ -201,6 +201,7 @@ class Staging:
             self._prepared.needs.budget.memory_bytes,
             publishing.deliver,
             publishing.forget,
+            is_there=publishing.is_there,
             is_shown=self._room is not None,
             slots=self._slots,
         )
@@ -302,9 +303,6 @@ class Staging:
         """Flush what a task has staged."""
         assert self._flusher is not None
         if job.commands is not None:
-            if not _is_there(outcome):  # another attempt may be, which is not to wait behind this
-                self._flusher.flushed.lost += 1
-                return
             self._see_command(outcome)
         self._staged.add(outcome, "stage")
         self._writers.add(outcome.slot)
@@ -483,12 +481,6 @@ class Staging:
             told["notes"] = list(self._notes.values())
             told["is_degraded"] = any(why in ("full", "gone") for _, why in self._notes)
         return told
-
-
-def _is_there(outcome: Outcome) -> bool:
-    """Whether what a command has made is where it was staged."""
-    assert outcome.ran is not None
-    return os.path.isdir(outcome.ran.place)
 
 
 def _has_run(slot: str, slots: set[str]) -> bool:

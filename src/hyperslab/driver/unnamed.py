@@ -49,6 +49,14 @@ def take_over(outcomes: Collection[Outcome], folder: Path) -> None:
             journal.record(replace(outcome, ran=replace(outcome.ran, log=log)))
 
 
+def in_hand(prepared: Prepared) -> dict[Path, Container[int]] | None:
+    """Tasks of earlier submissions that nobody else takes over now; None: all of them."""
+    assert prepared.directory is not None
+    if not prepared.directory.call:
+        return None
+    return {earlier.folder: earlier.ids or () for earlier in prepared.inherited}
+
+
 def _left(submission: Inherited) -> Iterator[Outcome]:
     """What slots of a submission have staged beside its records, as far as it is there."""
     private = submission.folder / PRIVATE
