@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hyperslab.arrays import Array
+from hyperslab.arrays.affines import directions
 from hyperslab.arrays.axes import Axes, NamedAxes
+from hyperslab.arrays.header import VOXELS, WORLD
 from hyperslab.arrays.header import names_of as names_of_axes
 from hyperslab.arrays.source import ArraySource
 from hyperslab.storage.location import parts
@@ -53,3 +56,25 @@ def axes_of(sources: Sequence[ArraySource], axes: Axes | None = None) -> list[Na
     if axes is None:
         axes = Axes.same(known[0].ndim)
     return [NamedAxes(file, names_of_axes(axes, dims)) for dims, file in first.items()]
+
+
+def names_in_space(affine: Array, dims: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
+    """Names of the axes of space of an image, of which the names and extents are given.
+
+    Axes that are numbered keep their letters, in whichever order these come.
+    """
+    found = []
+    for column, to in enumerate(directions(affine, shape)):
+        if to is not None:
+            found.append(WORLD[to])
+        elif dims[column] in VOXELS:
+            found.append(dims[column])
+        else:
+            found.append(VOXELS[column])
+    return tuple(found)
+
+
+def groups_above(name: str) -> list[str]:
+    """The groups that an array of this name is in, the outermost first; without the root."""
+    parts = name.strip("/").split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]

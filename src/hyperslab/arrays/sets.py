@@ -23,7 +23,6 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.naming import Stem, names_of
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
-from hyperslab.arrays.tiling import require_complete, require_exact_cover, require_places
 from hyperslab.arrays.transposition import order_of_space, space_first
 from hyperslab.errors import UsageError
 from hyperslab.redaction import redact
@@ -300,6 +299,8 @@ def mosaic(
     """
     _require_same_ndim(sources)
     if origins is None and len(sources) > 1:
+        from hyperslab.arrays.tiling import require_complete, require_places
+
         found = _origins_from_affines(sources)
         require_places(sources, found)
         made = mosaic(sources, found, stem_of)
@@ -324,6 +325,8 @@ def _tiled(
     ends = [box.bounds[1] for box in boxes]
     shape = tuple(max(axis) for axis in zip(*ends, strict=True))
     if kind == "mosaic":
+        from hyperslab.arrays.tiling import require_exact_cover
+
         require_exact_cover(shape, boxes, sources)
     first = sources[0]
     # The header of the first corner is the whole's, without rounding.

@@ -14,12 +14,6 @@ from hyperslab.errors import UsageError
 from hyperslab.formats.place import companions_beside
 
 
-def groups_above(name: str) -> list[str]:
-    """The groups that an array of this name is in, the outermost first; without the root."""
-    parts = name.strip("/").split("/")
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-
-
 def require_alike(sinks: Sequence[ArraySink]) -> None:
     """Raise UsageError for arrays of one group that bring other variables of one name."""
     arrays = {sink.encoding.name.strip("/") for sink in sinks}

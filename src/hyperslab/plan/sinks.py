@@ -21,6 +21,7 @@ from hyperslab import formats
 from hyperslab.arrays import DType
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
+from hyperslab.arrays.naming import groups_above
 from hyperslab.arrays.partition import Layout, Partition, cut
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.sink import ArraySink
@@ -30,7 +31,6 @@ from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.formats.hooks import Unites
-from hyperslab.formats.sharing import groups_above
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.affines import directions, is_invertible, voxel_sizes
+from hyperslab.arrays.affines import is_invertible, voxel_sizes
 from hyperslab.arrays.header import SPACE, VOXEL_NUMBER, VOXELS, WORLD, Header
+from hyperslab.arrays.naming import names_in_space
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.formats.conventions.variables import Coordinate
 
@@ -52,22 +53,6 @@ def coordinates_of(
 def space_of(header: Header, dims: Sequence[str]) -> tuple[Array | None, tuple[int, ...]]:
     """(4, 4) float64: voxel indices along some axes of a block to millimetres; and these axes."""
     return header.affine, tuple(axis for axis in header.space if axis < len(dims))
-
-
-def names_in_space(affine: Array, dims: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
-    """Names of the axes of space of an image, of which the names and extents are given.
-
-    Axes that are numbered keep their letters, in whichever order these come.
-    """
-    found = []
-    for column, to in enumerate(directions(affine, shape)):
-        if to is not None:
-            found.append(WORLD[to])
-        elif dims[column] in VOXELS:
-            found.append(dims[column])
-        else:
-            found.append(VOXELS[column])
-    return tuple(found)
 
 
 def _in_space(

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hyperslab.arrays.header import Companion
+from hyperslab.arrays.naming import groups_above
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.formats.hdf5.attributes import dataset_name
 from hyperslab.formats.place import companions_beside
-from hyperslab.formats.sharing import groups_above
 
 _LONGEST_NAME = 256
 

@@ -30,10 +30,10 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import FIRST, Header
+from hyperslab.arrays.naming import names_in_space
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArrayInfo, ArraySource, ChunkTable, Codec
 from hyperslab.errors import FormatError
-from hyperslab.formats.conventions.coordinates import names_in_space
 from hyperslab.formats.identity import Identity, identify, identify_remote
 from hyperslab.formats.nifti import ending
 from hyperslab.formats.nifti.header import (
