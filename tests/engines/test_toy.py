@@ -310,7 +310,7 @@ def test_doctor_says_which_package_is_broken(
     monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"serial": SERIAL})
     assert doctor(start=True) == 0
     said = capsys.readouterr().out
-    line = "engine     broken: not here: --engine broken: its package cannot be loaded: division"
+    line = "engine     broken: not here: its package cannot be loaded: division"
     assert line in said
     assert "engine     serial: works\n" in said
 

@@ -78,7 +78,7 @@ WRONG_FLAGS = [
     ("--partition", ["--partition", "bytes=few"], "give a positive size"),
     ("--partition", ["--partition", "slabs", "--blocks", "2"], "are different ways to cut"),
     ("--axes-whole", ["--axes-whole", "3"], "the array has axes 0 to 2"),
-    ("--axes-whole", ["--axes-whole", "x"], "give whole numbers"),
+    ("--axes-whole", ["--axes-whole", "q"], "the array has no axis of this name"),
     ("--halo", ["--halo", "1"], "the built-in 'increment' sets it itself; leave it out"),
     ("--halo", ["--halo", "one"], "give whole numbers"),
     ("--boundary", ["--boundary", "wrap"], "choose one of reflect, nearest, constant"),
@@ -88,7 +88,6 @@ WRONG_FLAGS = [
     ("--values", ["--values", "raw"], "choose one of real, stored"),
     ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets it itself; leave it out"),
     ("--drop-axis", ["--drop-axis", "2"], "the built-in 'increment' sets it itself; leave it out"),
-    ("--drop-axis", ["--drop-axis", "z"], "give whole numbers"),
     ("--new-axis", ["--new-axis", "3:z"], "give AXIS or AXIS:LENGTH, such as 3 or 3:2"),
     (
         "--outputs",

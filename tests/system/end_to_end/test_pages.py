@@ -190,7 +190,7 @@ def test_convert(desk: Desk) -> None:
     for name in ("group.h5", "both.nc"):
         np.testing.assert_array_equal(hyperslab.open(f"{name}::/entry/data")[...], brain)
         assert hyperslab.open(f"{name}::/entry/field").shape == (30, 40)
-    assert hyperslab.open("all.h5::scan_2").shape == (100, 120, 90)
+    assert hyperslab.open("all.h5::scan_2").shape == (70, 80, 66)
 
 
 def test_report(desk: Desk) -> None:

@@ -26,7 +26,7 @@ def test_doctor() -> None:
     for engine, facts in ENGINES.items():
         said = "installed\n"
         if facts.batch_system:  # of which a cluster is needed, too
-            said = "not here: --engine slurm: "
+            said = "not here: "
         assert f"engine     {engine}: {said}" in done.out
     for name in BUILTINS:
         assert re.search(rf"^built-in   {name}: [A-Z].*\.$", done.out, re.MULTILINE)

@@ -145,7 +145,7 @@ def test_a_reduction(volume: str, base_nbytes: int, tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused_with_the_number(volume: str, tmp_path: Path) -> None:
     options = Options(workers=WORKERS, memory_bytes=MEMORY, rule=Rule("blocks", (4,)))
     with pytest.raises(
-        DoesNotFit, match=r"a task needs \d+ MB of memory but its slot has 50.3 MB .* fewer"
+        DoesNotFit, match=r"a task needs \d+ MB of memory but its slot has 50.3 MB .* workers=1"
     ):
         run.run(Pipeline(volume).map(functions.add).write(tmp_path / "out"), options)
     assert not (tmp_path / "out").exists()

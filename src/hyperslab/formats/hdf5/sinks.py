@@ -94,7 +94,7 @@ def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
     """
     path = sinks[0].path
     require_alike(sinks)
-    if any(sink.form == "parts" for sink in sinks):
+    if any(sink.encoding.virtual for sink in sinks):
         raise UsageError(
             f"{path}: a virtual dataset is of one array: leave out --virtual, or name one"
         )
