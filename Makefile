@@ -97,7 +97,7 @@ $(VENV)/oldest-dask: pyproject.toml | $(VENV)/.installed-test
 rust-tests: ## run the tests of the Rust code alone
 	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml
 
-# Classes that the tests' Spark loads, checked once: each of its forty Java processes then takes 4 s of a processor less.
+# Classes that the tests' Spark loads, checked once: each of its Java processes then takes 4 s of a processor less.
 $(VENV)/spark-classes.jsa: $(VENV)/.installed-test | system-packages
 	@$(BIN)/python -m tests.spark_java
 

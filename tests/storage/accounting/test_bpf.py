@@ -39,9 +39,9 @@ def write(m):
 def read(r):
     os.chdir("..")
     for m in range({M}):
-        with open(f"work/part-{{m}}-{{r}}", "rb") as file:
+        with open(f"place/part-{{m}}-{{r}}", "rb") as file:
             file.read()
-        os.unlink(f"work/part-{{m}}-{{r}}")
+        os.unlink(f"place/part-{{m}}-{{r}}")
 each({M}, write)
 each({R}, read)
 """
@@ -53,7 +53,7 @@ cd link
 head -c 3000 text | tail -c 10 > out
 cp text other
 sort -r < other > sorted
-mv sorted ../work/other
+mv sorted ../place/other
 cat missing text 2> /dev/null || rm text out
 ls -l > /dev/null
 """
@@ -75,7 +75,7 @@ def test_both_ways_count_the_same(
     required_to_count(strace)
     by_way = {}
     for way in (strace, bpf):
-        place = tmp_path / "work"
+        place = tmp_path / "place"
         place.mkdir()
         monkeypatch.chdir(place)
         status, accesses = way.count(command, os.environ)
@@ -84,7 +84,7 @@ def test_both_ways_count_the_same(
         shutil.rmtree(place)
     assert by_way["bpf"] == by_way["strace"]
     opened = [path for (operation, path, *_) in by_way["bpf"] if operation == "open"]
-    assert str(tmp_path / "work") in {str(Path(path).parent) for path in opened}
+    assert str(tmp_path / "place") in {str(Path(path).parent) for path in opened}
 
 
 def told(accesses: Accesses) -> Counter[tuple[str, str, int, bool]]:

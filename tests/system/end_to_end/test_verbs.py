@@ -27,6 +27,7 @@ def test_doctor() -> None:
         said = "installed\n"
         if facts.batch_system:  # of which a cluster is needed, too
             said = "not here: "
+            assert "on a cluster, run it where jobs are submitted" in done.out
         assert f"engine     {engine}: {said}" in done.out
     for name in BUILTINS:
         assert re.search(rf"^built-in   {name}: [A-Z].*\.$", done.out, re.MULTILINE)
