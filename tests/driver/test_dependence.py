@@ -9,6 +9,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,19 @@ def test_a_threshold_after_smoothing_is_tried_on_neighbours(tmp_path: Path) -> N
     assert learn(mean, uncut=()).dependent == (0, 1, 2)
 
 
+def clusters_of(least: int, block: Array) -> Array:
+    numbers, _ = ndimage.label(block > 300)
+    are_kept = np.bincount(numbers.ravel()) >= least
+    are_kept[0] = False
+    return np.asarray(are_kept[numbers], "u1")
+
+
+@pytest.mark.parametrize("least", [20, 80, 300, 1000])
+def test_a_filter_of_clusters_is_found_where_the_array_has_one_large(least: int) -> None:
+    pipeline = Pipeline(BRAIN).map(partial(clusters_of, least))
+    assert learn(pipeline, uncut=()).dependent == (0, 1, 2)
+
+
 def test_neighbours_of_a_mask_lie_beside_those_of_the_array(tmp_path: Path) -> None:
     image = save(tmp_path / "series.nii", np.tile(BRAIN[..., None], (1, 1, 1, 2)))
     mask = save(tmp_path / "mask.nii", (BRAIN > 0).astype("u1"))
@@ -297,7 +311,7 @@ def test_it_takes_no_longer_than_learning_itself(
     assert 2 <= len(calls.read_text()) <= 3, "both samples, and what began in 0.7 s"
 
 
-def test_six_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:
+def test_ten_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
 
     def counted(block: Array) -> Array:
@@ -306,8 +320,8 @@ def test_six_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:
         return block
 
     assert dependent(counted) == ()
-    assert len(calls.read_text()) == 8, (
-        "both samples; two blocks made up, two like the array, two of it"
+    assert len(calls.read_text()) == 12, (
+        "both samples; two blocks made up, two like the array, two of it, four of clusters"
     )
 
 

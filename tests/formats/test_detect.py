@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+import hyperslab
 from hyperslab import formats
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading
@@ -221,3 +222,11 @@ def test_arrays_in_memory_are_sliced_and_never_shared(dtype: str, order: str) ->
 def test_arrays_of_objects_are_refused() -> None:
     with pytest.raises(UsageError, match="Python objects"):
         formats.open_array(np.array([None, 1], dtype=object))
+
+
+def test_a_mask_is_not_dropped_without_a_word() -> None:
+    values = np.arange(60.0).reshape(3, 4, 5)
+    for take in (hyperslab.open, hyperslab.Pipeline, hyperslab.to_dask):
+        with pytest.raises(UsageError, match="masked, and the mask would be lost: give array.fil"):
+            take(np.ma.masked_less(values, 5))
+    assert np.array_equal(hyperslab.open(np.ma.masked_less(values, 0))[...], values)

@@ -143,6 +143,11 @@ class Advice:
         if any(self.halo):
             said += " (at least this halo)"
         said += ", with which the sample is the same however it is cut"
+        if any(self.halo):
+            said += (
+                "; no halo is enough for a function that follows clusters as far as they go:"
+                " --blocks 1"
+            )
         if self.axes_whole:
             said += (
                 "; a function that needs a number of the whole array, such as its mean, may get it"

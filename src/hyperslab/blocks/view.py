@@ -23,6 +23,16 @@ from hyperslab.formats import open_array, open_source
 from hyperslab.machine.forklock import ForkLock
 from hyperslab.units import show_bytes
 
+_ANY = "name a file by its path, a dataset in it as 'PATH::DATASET', or give a NumPy array"
+_INSTEAD = {
+    "nibabel": "give its path, image.get_filename(), or its values, numpy.asarray(image.dataobj)",
+    "xarray": "give the path of its file, or its values, array.to_numpy()",
+    "dask": "give the files that it was made from, or its values, array.compute()",
+    "h5py": "give 'PATH::DATASET', or its values, dataset[...]",
+}
+"What to give instead of an object of another library, by its name."
+_SHOWN = 40
+"Characters of an object that are shown, at most."
 _Positions = npt.NDArray[np.intp]
 _Indices = Index | Sequence[int] | Array | tuple[Any, ...]
 
@@ -72,11 +82,21 @@ def _only_source(gathered: SourceSet) -> ArraySource:
 def no_source(given: object) -> UsageError:
     """The error for an object that names no array."""
     kind = type(given)
-    return UsageError(
-        f"a {kind.__module__}.{kind.__qualname__} is not a source: name a file by its path, a"
-        " dataset"
-        " in it as 'PATH::DATASET', or give a NumPy array"
-    )
+    place = kind.__module__
+    if place == "builtins":
+        what = f"{_short(given)} ({kind.__qualname__})"
+    else:
+        what = f"a {place}.{kind.__qualname__}"
+    remedy = _INSTEAD.get(place.partition(".")[0], _ANY)
+    return UsageError(f"{what} is not a source: {remedy}")
+
+
+def _short(given: object) -> str:
+    """What an object looks like, cut where that is long."""
+    shown = repr(given)
+    if len(shown) <= _SHOWN:
+        return shown
+    return shown[:_SHOWN] + "..."
 
 
 class ArrayView:

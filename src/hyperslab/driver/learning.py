@@ -5,7 +5,8 @@ it returns are known by their extents. First no axis is whole; then, for functio
 length alone, such as that of a series, some are. Where it fails on made-up numbers it gets values
 that were seen of the array; whether it depends on where blocks are cut is asked of both, since only
 the array's own are on both sides of a threshold, and of these as they lie in the array, since only
-neighbours stay there when they are smoothed. It is called in a process of its own, which is forked
+neighbours stay there when they are smoothed; and of clusters of known sizes, since those of the
+array may all be larger than what a function asks for. It is called in a process of its own, which is forked
 for that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
 learned is taken to keep the axes and the dtype of its block, and its tasks are held to that.
 
@@ -61,6 +62,8 @@ _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."
 _MORE = 3
 "What the second sample has more."
+_PLATES = 2
+"Axes across which plates are tried: those across another one are cut along the first."
 _HOPELESS = (NameError, ImportError, SyntaxError)
 "What a function raises whatever its block is: no other sample is tried."
 
@@ -166,7 +169,7 @@ def _samples(
     pipeline: Pipeline, dtypes: Sequence[DType], whole: Collection[int], seen: Seen
 ) -> Iterator[Sample]:
     """Samples of numbers that are made up, of values that were seen, all over, and of these as they
-    lie.
+    lie; then of the extremes among these, as clusters.
     """
     sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, whole)])
     if sample is not None:
@@ -177,8 +180,14 @@ def _samples(
     _, region = seen.regions[PRIMARY]
     extents = extents_amid(region.shape, pipeline.halo, {axis: full[axis] for axis in whole})
     sample = Sample.of(pipeline, dtypes, extents) if extents else None
-    if sample is not None:
-        yield sample.like(seen.ordered).amid(seen.regions)
+    if sample is None:
+        return
+    sample = sample.like(seen.ordered)
+    yield sample.amid(seen.regions)
+    values = seen.ordered.get(PRIMARY)
+    if values is not None:
+        for axis in range(min(_PLATES, pipeline.source.ndim)):
+            yield sample.with_plates(axis, values[0], values[-1])
 
 
 def _told(step: Step, promises: Sequence[Promise]) -> Step:

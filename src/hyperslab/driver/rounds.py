@@ -26,7 +26,7 @@ from hyperslab.driver.staging import Staging
 from hyperslab.engines import Engine
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.failing import OUT_OF_MEMORY
-from hyperslab.plan.failure import Failure
+from hyperslab.plan.failure import DIED, Failure
 from hyperslab.plan.journal import SlotJournal, Tail, load_partials
 from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
 from hyperslab.plan.task import Job, Outcome, Task, retried, with_prior
@@ -160,7 +160,7 @@ class Rounds:
                 left = self._unaccounted(tasks, merge)
             for task in left:
                 reason = Failure(
-                    "WorkerDied",
+                    DIED,
                     "the worker process died before it recorded the task's result",
                     "",
                 )

@@ -91,6 +91,24 @@ class Sample:
         first = blocks.pop(PRIMARY)
         return replace(self, block=first, others=blocks)
 
+    def with_plates(self, axis: int, lowest: Any, largest: Any) -> Sample:
+        """A sample whose first block holds plates across an axis, of one voxel, two and four, as far
+        as the middle half of it has room, with nothing between them.
+
+        What is left of a plate when its other axes are cut in half is a quarter of it: a function
+        that asks how large a cluster is makes something else of one of them.
+        """
+        values = np.full(self.block.shape, lowest, self.block.dtype)
+        plates = np.moveaxis(values, axis, 0)
+        n = len(plates)
+        first = n // 4 + 1
+        thickness = 1
+        while first + thickness <= n - n // 4:
+            plates[first : first + thickness] = largest
+            first += thickness + 1
+            thickness *= 2
+        return replace(self, block=values)
+
     def part(self, slab: Hyperslab) -> Sample:
         """The blocks of a region, with their halo."""
         ends = zip(slab.start, slab.count, self.halo, strict=True)

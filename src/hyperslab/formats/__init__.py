@@ -239,7 +239,9 @@ def open_source(url: str, storage_options: Mapping[str, Any] | None = None) -> A
 
 
 def open_array(data: Array) -> ArraySource:
-    """Describe an array in memory. Raises UsageError for an array of Python objects."""
+    """Describe an array in memory. Raises UsageError for one of Python objects, or with masked
+    elements.
+    """
     from hyperslab.formats import memory
 
     return memory.open(data)

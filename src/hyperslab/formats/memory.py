@@ -6,13 +6,21 @@ import numpy as np
 import xxhash
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.masked import holds_masked
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 
 
 def open(data: Array) -> ArraySource:  # noqa: A001  # the formats share this name
-    """Describe an array in memory. Raises UsageError for an array of Python objects."""
+    """Describe an array in memory. Raises UsageError for an array of Python objects, and for one
+    with masked elements, whose mask would be lost.
+    """
+    if holds_masked(data):
+        raise UsageError(
+            "elements of this array are masked, and the mask would be lost: give array.filled(...),"
+            " with NaN where its dtype has that, or the mask as a further input of its own"
+        )
     data = np.asarray(data)
     if data.dtype.hasobject:
         raise UsageError(f"an array of {data.dtype} holds Python objects; convert it to numbers")

@@ -43,11 +43,25 @@ def gathered(
         try:
             inputs[name] = gather(one, storage_options=storage_options)
         except UsageError as error:
-            if meant := suggest(name, PIPELINE_OPTIONS):
-                said = f"{name}=: Pipeline has no such option{meant}; as a further input, "
-                error.retell(said + error.sentence, error.resuming)
+            if said := _misplaced(name, one):
+                error.retell(f"{name}=: {said}; as a further input, {error.sentence}", error.resuming)
             raise
     return inputs
+
+
+def _misplaced(name: str, given: object) -> str:
+    """Words for a keyword of Pipeline that names no array; '' where it is not known what was
+    meant.
+    """
+    if not name:  # the source itself
+        return ""
+    if call := taken_by(name):
+        return f"this option belongs to {call}"
+    if meant := suggest(name, PIPELINE_OPTIONS):
+        return f"Pipeline has no such option{meant}"
+    if isinstance(given, int | float | bool):
+        return f"parameters of a function belong to map(function, {name}=...)"
+    return ""
 
 
 def require_inputs_fit(pipeline: Any, others: Collection[str]) -> None:

@@ -58,6 +58,8 @@ second attempt.
 """
 _OF_SHAPES = "broadcast|cannot reshape|not aligned|mismatch in its core dimension"
 "What a ValueError says of arrays whose shapes do not go together, which is such an exception, too."
+DIED = "WorkerDied"
+"Error of a task whose process ended, in the place of an exception's name."
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.casting import cast
+from hyperslab.arrays.masked import is_masked_array
 from hyperslab.errors import BlockError, NoArray
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
@@ -159,7 +159,7 @@ def _called(step: Step, promise: Promise) -> str:
 
 
 def _array(value: Any, said: str) -> Array:
-    if _is_masked(value):
+    if is_masked_array(value):
         raise BlockError(
             f"{said} a masked array, whose mask no file can keep: return .filled(value)"
         )
@@ -196,14 +196,6 @@ def _require_array(value: Any, said: str, shape: str) -> None:
         f"{said} {what}, not an array of {shape}: return one, or write a hyperslab.Fold where all"
         " blocks together become one value"
     )
-
-
-def _is_masked(value: Any) -> bool:
-    """Whether it is a masked array, of which there is none where numpy.ma is not imported: to name
-    it would import it.
-    """
-    kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
-    return isinstance(value, kind)
 
 
 def _require_dtype(array: Array, expected: Any, step: Step, promise: Promise) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import in_callers_words
-from hyperslab.plan.failure import Failure
+from hyperslab.plan.failure import DIED, Failure
 from hyperslab.plan.function import is_library
 from hyperslab.redaction import redact
 from hyperslab.report.prose import whole_flags
@@ -21,6 +21,8 @@ from hyperslab.units import show_count
 
 GROUPS_SHOWN = 5
 "Reasons that a terminal shows; the page has all of them."
+_CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT", "SIGILL")
+"Signals by which faults of native code end a process."
 _FRAME = r'  File "(?P<file>.+)", line (?P<line>\d+), in '
 "First line of a frame in Python's tracebacks."
 
@@ -189,8 +191,21 @@ def failure_count(groups: Sequence[Group], tasks: int) -> str:
 
 
 def lie_in_function(failures: Iterable[Failed]) -> bool:
-    """Whether any failure is in the user's own code, which has to be edited then."""
-    return any(one.file and not is_library(Path(one.file)) for one in failures)
+    """Whether any failure is in the user's own code, or in what that has called and what ended its
+    process, so that it has to be edited.
+    """
+    return any(_is_own(one) or _has_crashed(one) for one in failures)
+
+
+def _is_own(one: Failed) -> bool:
+    return bool(one.file) and not is_library(Path(one.file))
+
+
+def _has_crashed(one: Failed) -> bool:
+    """Whether the process of a task ended by what ran in it, such as a fault in C, not by others,
+    or for want of memory.
+    """
+    return one.error == DIED and any(name in one.message for name in _CRASHES)
 
 
 def flags_to_resume(failures: Sequence[Failed], done: int) -> list[str]:

@@ -67,6 +67,18 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
         r"^boundry=: Pipeline has no such option .did you mean 'boundary'.*; as a further input, ",
     ),
     (
+        lambda _: hyperslab.Pipeline(ANATOMICAL, halo=2),  # type: ignore[arg-type]
+        r"^halo=: this option belongs to map\(function, halo=...\); as a further input, 2 \(int\) is",
+    ),
+    (
+        lambda _: hyperslab.Pipeline(ANATOMICAL, engine="threads"),
+        r"^engine=: this option belongs to run\(pipeline, engine=...\) and compute\(engine=...\); as",
+    ),
+    (
+        lambda _: hyperslab.Pipeline(ANATOMICAL, sigma=2.0),  # type: ignore[arg-type]
+        r"^sigma=: parameters of a function belong to map\(function, sigma=...\); as",
+    ),
+    (
         lambda _: hyperslab.Pipeline(ANATOMICAL, regoin="10:20"),
         "did you mean 'region'.* SOURCE '10:20': there is no such file",
     ),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from hyperslab.errors import RunStopped
-from hyperslab.plan.failure import Failure
+from hyperslab.plan.failure import DIED, Failure
 from hyperslab.plan.task import Outcome
 from hyperslab.trace import LOST, Phase, Slot
 
@@ -93,7 +93,7 @@ def lost(marked: Marked, now_ns: int, how: str = "") -> Outcome:
     if how:
         reason = f"the worker process that served {marked.slot} {how} in the middle of the task"
     phase = Phase(LOST, marked.start_ns, now_ns, 0, 0, 0, marked.slot)
-    failure = Failure("WorkerDied", reason, "")
+    failure = Failure(DIED, reason, "")
     return Outcome(marked.task, marked.attempt, "lost", failure, phases=(phase,), slot=marked.slot)
 
 

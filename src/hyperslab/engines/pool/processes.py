@@ -17,7 +17,7 @@ import cloudpickle
 from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.engines.pool.worker_process import WorkerProcess
 from hyperslab.errors import RunStopped
-from hyperslab.plan.failure import Failure
+from hyperslab.plan.failure import DIED, Failure
 from hyperslab.plan.journal import saved_tasks
 from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
@@ -147,7 +147,7 @@ class Processes(Managed):
                 f"worker processes die before they run anything: {reason}; see {process.log}"
             )
         for thread in list(process.running):
-            yield process.lose(thread, "lost", Failure("WorkerDied", reason, ""))
+            yield process.lose(thread, "lost", Failure(DIED, reason, ""))
         queue.extendleft(reversed(process.given.values()))
         self._spawn(number)
         self._begin(number, payload)

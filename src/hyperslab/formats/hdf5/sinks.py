@@ -235,10 +235,10 @@ def _check_storable(
             f"{path}: HDF5 has no shards and no choice of versions; write .zarr, or leave them out"
         )
     if is_netcdf(path) and (dtype.kind in _NETCDF_NOT or dtype == np.float16):
-        raise UsageError(
-            f"{path}: netCDF cannot hold {dtype}; make it integers or floats (--dtype uint8), or"
-            " write .h5"
-        )
+        remedy = "make it integers or floats (--dtype uint8), or write .h5"
+        if dtype.kind == "c":
+            remedy = "write .h5, or its real and its imaginary part as two outputs"
+        raise UsageError(f"{path}: netCDF cannot hold {dtype}; {remedy}")
 
 
 def _codecs(path: str, dtype: np.dtype[Any], encoding: Encoding) -> tuple[Codec, ...]:

@@ -1,0 +1,19 @@
+"""Masked arrays of NumPy, whose mask no file and no worker keeps."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def is_masked_array(value: Any) -> bool:
+    """Whether it is a masked array, of which there is none where numpy.ma is not imported: to name
+    it would import it.
+    """
+    kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+    return isinstance(value, kind)
+
+
+def holds_masked(value: Any) -> bool:
+    """Whether any element of a masked array is masked; False for another array."""
+    return is_masked_array(value) and bool(value.mask.any())
