@@ -302,8 +302,9 @@ def admit(needs: Needs, out: Path) -> None:
         if not needs.bytes_least:
             outputs = "outputs whose size is not known yet"
         raise DoesNotFit(
-            f"the records of the run take about {show_bytes(RECORDS_NBYTES)} beside {outputs}, but"
-            f" {out} has {show_bytes(needs.disk_free)} free: free some space or choose another output"
+            f"the records of the run take about {show_bytes(RECORDS_NBYTES)} beside {outputs},"
+            f" but {out} has {show_bytes(needs.disk_free)} free: free some space or choose another"
+            " output"
         )
     created = needs.files + needs.folders + RECORD_FILES
     if needs.inodes_free is not None and created > needs.inodes_free:

@@ -5,9 +5,9 @@ it returns are known by their extents. First no axis is whole; then, for functio
 length alone, such as that of a series, some are. Where it fails on made-up numbers it gets values
 that were seen of the array; whether it depends on where blocks are cut is asked of both, since only
 the array's own are on both sides of a threshold, and of these as they lie in the array, since only
-neighbours stay there when they are smoothed; and of clusters of known sizes, since those of the
-array may all be larger than what a function asks for. It is called in a process of its own, which is forked
-for that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
+neighbours stay there when they are smoothed; and of clusters of known sizes, as those of the array
+may all be larger than what a function asks for. It is called in a process of its own, which is
+forked for that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
 learned is taken to keep the axes and the dtype of its block, and its tasks are held to that.
 
 Held by tests/driver/test_learning.py.
@@ -40,7 +40,7 @@ from hyperslab.driver.inferred import (
     with_continued,
 )
 from hyperslab.driver.lesson import Lesson, is_open
-from hyperslab.driver.sample import Sample, extents_amid
+from hyperslab.driver.sample import SPACE, Sample, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
 from hyperslab.engines.environment import volunteer
 from hyperslab.errors import NoArray, UsageError
@@ -62,8 +62,6 @@ _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."
 _MORE = 3
 "What the second sample has more."
-_PLATES = 2
-"Axes across which plates are tried: those across another one are cut along the first."
 _HOPELESS = (NameError, ImportError, SyntaxError)
 "What a function raises whatever its block is: no other sample is tried."
 
@@ -184,10 +182,17 @@ def _samples(
         return
     sample = sample.like(seen.ordered)
     yield sample.amid(seen.regions)
-    values = seen.ordered.get(PRIMARY)
-    if values is not None:
-        for axis in range(min(_PLATES, pipeline.source.ndim)):
-            yield sample.with_plates(axis, values[0], values[-1])
+    if PRIMARY in seen.ordered:
+        values = seen.ordered[PRIMARY]
+        for across in _crossed(pipeline.source.ndim):
+            yield sample.with_clusters(across, values[0], values[-1])
+
+
+def _crossed(ndim: int) -> Iterator[tuple[int, ...]]:
+    """One or two axes of space, of those that an array has, and at least one of which is left."""
+    space = range(min(SPACE, ndim))
+    for count in range(1, min(SPACE, len(space))):
+        yield from itertools.combinations(space, count)
 
 
 def _told(step: Step, promises: Sequence[Promise]) -> Step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,23 +91,20 @@ class Sample:
         first = blocks.pop(PRIMARY)
         return replace(self, block=first, others=blocks)
 
-    def with_plates(self, axis: int, lowest: Any, largest: Any) -> Sample:
-        """A sample whose first block holds plates across an axis, of one voxel, two and four, as far
-        as the middle half of it has room, with nothing between them.
+    def with_clusters(self, across: Collection[int], lowest: Any, largest: Any) -> Sample:
+        """A sample whose first block holds clusters of known sizes, with nothing between them:
+        across one axis plates of one voxel, two and four, across two axes bars.
 
-        What is left of a plate when its other axes are cut in half is a quarter of it: a function
-        that asks how large a cluster is makes something else of one of them.
+        They run through all of the block. A function that asks how large a cluster is makes
+        something else of one of them where the block is cut in half.
         """
-        values = np.full(self.block.shape, lowest, self.block.dtype)
-        plates = np.moveaxis(values, axis, 0)
-        n = len(plates)
-        first = n // 4 + 1
-        thickness = 1
-        while first + thickness <= n - n // 4:
-            plates[first : first + thickness] = largest
-            first += thickness + 1
-            thickness *= 2
-        return replace(self, block=values)
+        shape = self.block.shape
+        is_inside = np.ones(shape, bool)
+        for axis in across:
+            further = [1] * (len(shape) - axis - 1)
+            is_inside &= _layers(shape[axis]).reshape(-1, *further)
+        values = np.where(is_inside, largest, lowest)
+        return replace(self, block=values.astype(self.block.dtype))
 
     def part(self, slab: Hyperslab) -> Sample:
         """The blocks of a region, with their halo."""
@@ -148,6 +145,18 @@ def _spread(block: Array) -> float:
     middle = block[tuple(slice(n // 4, n - n // 4) for n in block.shape)]
     values = middle[np.isfinite(middle)]
     return float(values.std(dtype=np.float64)) if values.size else 0.0
+
+
+def _layers(n: int) -> Array:
+    """Which of n voxels are in layers of one, two and four, as far as the middle half has room."""
+    found = np.zeros(n, bool)
+    first = n // 4 + 1
+    thickness = 1
+    while first + thickness <= n - n // 4:
+        found[first : first + thickness] = True
+        first += thickness + 1
+        thickness *= 2
+    return found
 
 
 def _inner(place: Hyperslab, own: Hyperslab) -> Hyperslab | None:

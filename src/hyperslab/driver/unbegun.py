@@ -16,7 +16,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import DoesNotFit, HyperslabError, OutputBusy, RunStopped
 from hyperslab.plan.task import Outcome
 from hyperslab.storage import fence
-from hyperslab.storage.full import free, has_room, is_full
+from hyperslab.storage.full import free, has_room, is_full, says_full
 from hyperslab.units import show_bytes
 
 
@@ -46,19 +46,17 @@ def leaving_nothing(
 
 
 def _is_of_full_disk(error: Exception, directory: RunDirectory) -> bool:
-    """Whether a full disk is behind an error; those of other processes do not say it."""
-    is_stopped = isinstance(error, RunStopped)
-    return is_full(error) or (is_stopped and not has_room(directory.out))
+    """Whether a full disk is behind an error; those of other processes say it at most in words."""
+    if is_full(error):
+        return True
+    return isinstance(error, RunStopped) and (says_full(error) or not has_room(directory.out))
 
 
 def _needed(needs: Needs) -> str:
-    about = ""
+    outputs = show_bytes(needs.bytes_written)
     if needs.compressed:
-        about = "about "
-    return (
-        f"the outputs take {about}{show_bytes(needs.bytes_least)} and the records about"
-        f" {show_bytes(RECORDS_NBYTES)}"
-    )
+        outputs += ", less as far as they can be compressed,"
+    return f"the outputs take {outputs} and the records about {show_bytes(RECORDS_NBYTES)}"
 
 
 def _forget(directory: RunDirectory, missing: Sequence[Path]) -> None:

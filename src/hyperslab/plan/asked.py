@@ -44,7 +44,8 @@ def gathered(
             inputs[name] = gather(one, storage_options=storage_options)
         except UsageError as error:
             if said := _misplaced(name, one):
-                error.retell(f"{name}=: {said}; as a further input, {error.sentence}", error.resuming)
+                said = f"{name}=: {said}; as a further input, {error.sentence}"
+                error.retell(said, error.resuming)
             raise
     return inputs
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from hyperslab.units import show_bytes
 
 _CODES = (errno.ENOSPC, errno.EDQUOT)
+_FULL = "the disk is full"
 _LEAST_NBYTES = 4096
 "Bytes without which no file can be written: a block of most file systems."
 
@@ -20,6 +21,11 @@ def is_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def says_full(error: BaseException) -> bool:
+    """Whether an error of another process says so, of which there is no more than its text."""
+    return _FULL in str(error)
 
 
 def has_room(place: Path) -> bool:
@@ -34,7 +40,7 @@ def why(error: OSError, place: Path) -> str:
     """
     if not is_full(error):
         return str(error.strerror)
-    return f"the disk is full: {error.strerror}, {free(place)}"
+    return f"{_FULL}: {error.strerror}, {free(place)}"
 
 
 def free(place: Path) -> str:

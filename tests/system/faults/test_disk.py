@@ -15,6 +15,7 @@ from hyperslab.errors import DoesNotFit
 from hyperslab.report.progress import Quiet
 from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few
+from tests.system.end_to_end.command import save
 from tests.system.faults.command import (
     FUNCTIONS,
     SLABS,
@@ -120,6 +121,18 @@ def test_a_run_that_never_began_leaves_nothing_on_a_full_disk(tmp_path: Path) ->
         with pytest.raises(DoesNotFit, match=full):
             run(made, progress=Filling(disk), engine="serial")
         assert {path.name for path in disk.seen.iterdir()} == {"filler", "mounted"}
+
+
+def test_a_run_that_could_not_write_its_first_output_leaves_nothing(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=(64, 64, 128)).astype("f4")
+    save(tmp_path / "in.nii", noise)
+    with small_disk(tmp_path / "disk", MIB) as disk:
+        line = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", disk.seen / "out.nii.gz")
+        refused = hyperslab(*line, "--blocks", 1)
+        assert "the run cannot begin, as the disk of" in refused.stderr
+        assert "the outputs take 2.10 MB, less as far as they can be compressed" in refused.stderr
+        assert "use --resume" not in refused.stderr
+        assert {path.name for path in disk.seen.iterdir()} == {"mounted"}
 
 
 def test_a_read_only_disk(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
+from operator import attrgetter
 
 import cloudpickle
 
@@ -40,13 +41,12 @@ class Processes(Managed):
         self._futile = 0
 
     def start(self) -> None:
-        """Start the workers that will have a task and wait until they listen. Raises RunStopped
-        when one cannot start.
+        """Start the workers that will have a task and wait until the first listens: the others take
+        part as soon as they do. Raises RunStopped when it cannot start.
         """
         for number in range(self._needed()):
             self._spawn(number)
-        for number in self._processes:
-            self._insist(number, WorkerProcess.await_ready)
+        self._insist(0, WorkerProcess.await_ready)
 
     def stop(self) -> None:
         for process in self._processes.values():
@@ -75,8 +75,7 @@ class Processes(Managed):
         self._round += 1
         payload = cloudpickle.dumps((tuple(steps), merge))
         queue = deque(tasks)
-        for number in self._processes:
-            self._begin(number, payload)
+        self._begin_ready(payload)
         while queue or any(process.given for process in self._processes.values()):
             self._feed(queue)
             yield from self._listen(queue, payload)
@@ -93,9 +92,24 @@ class Processes(Managed):
         self._started += 1
         self._processes[number] = WorkerProcess(number, self._options, self._started)
 
+    @property
+    def _stage(self) -> str:
+        return f"r{self._round}"
+
+    @property
+    def _at_work(self) -> list[WorkerProcess]:
+        """Workers that have been told of this stage."""
+        return [each for each in self._processes.values() if each.stage == self._stage]
+
+    def _begin_ready(self, payload: bytes) -> None:
+        """Tell workers of this stage that listen by now and do not know of it."""
+        for number, process in list(self._processes.items()):
+            if process.is_ready and process.stage != self._stage:
+                self._begin(number, payload)
+
     def _begin(self, number: int, payload: bytes) -> None:
         self._insist(
-            number, lambda process: process.begin(self._options.folder, f"r{self._round}", payload)
+            number, lambda process: process.begin(self._options.folder, self._stage, payload)
         )
 
     def _insist(self, number: int, order: Callable[[WorkerProcess], None]) -> None:
@@ -116,16 +130,19 @@ class Processes(Managed):
                 self._spawn(number)
 
     def _feed(self, queue: deque[Task]) -> None:
-        """Hand out tasks, always to the worker with the least to do for its size."""
-        able = {number for number, process in self._processes.items() if process.room > 0}
-        while queue and able:
-            number = max(able, key=lambda n: self._processes[n].room)
+        """Hand out tasks, always to the worker with the least to do for its size; none in reserve
+        as long as a worker starts, which may run it sooner.
+        """
+        able = self._at_work
+        room = attrgetter("room")
+        if len(able) < len(self._processes):
+            room = attrgetter("idle")
+        while queue and (able := [each for each in able if room(each) > 0]):
+            process = max(able, key=room)
             try:
-                self._processes[number].hand(queue.popleft())
+                process.hand(queue.popleft())
             except OSError:
-                able.remove(number)  # it died; listening finds out and puts its tasks back
-            else:
-                able -= {number} if self._processes[number].room <= 0 else set()
+                able.remove(process)  # it died; listening finds out and puts its tasks back
 
     def _listen(self, queue: deque[Task], payload: bytes) -> Iterator[Outcome | None]:
         """Take what workers have to say, notice the dead and the late."""
@@ -134,6 +151,7 @@ class Processes(Managed):
             yield from self._replace(number, queue, payload)
         if self._options.task_timeout_s is not None:
             yield from self._stop_late(self._options.task_timeout_s, queue, payload)
+        self._begin_ready(payload)
         yield None
 
     def _replace(self, number: int, queue: deque[Task], payload: bytes) -> Iterator[Outcome]:
@@ -167,9 +185,9 @@ class Processes(Managed):
         """Let every worker record what it still holds; what one that dies now has not recorded, the
         driver misses.
         """
-        for process in self._processes.values():
+        for process in self._at_work:
             process.end()
-        while waiting := [process for process in self._processes.values() if not process.ended]:
+        while waiting := [process for process in self._at_work if not process.ended]:
             yield None
             wait([process.connection for process in waiting], POLL_S)
             for process in waiting:

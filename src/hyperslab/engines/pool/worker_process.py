@@ -39,7 +39,10 @@ class WorkerProcess:
         "True when it has no more to say in this round."
         self.was_useful = False
         "True when it has begun to run something."
-        self._ready = False
+        self.stage = ""
+        "Stage that it was told of last; '' before the first."
+        self.is_ready = False
+        "True when it listens."
         self._task_ns = 0.0
         self.process, self.connection = ahead.take(options.slot_cpus, self.log) or start(
             ahead.WORKER, options, self.log, [workers_end()]
@@ -51,24 +54,29 @@ class WorkerProcess:
         Raises ConnectionError when it was killed, RunStopped when it ended by itself or does not
         answer.
         """
-        if self._ready:
+        if self.is_ready:
             return
         try:
-            self._ready = self.connection.poll(START_LIMIT_S) and self.connection.recv() == (
-                "ready",
-            )
+            if self.connection.poll(START_LIMIT_S):
+                self._note(self.connection.recv())
             reason = f"it did not answer within {START_LIMIT_S:.0f} s"
         except (EOFError, ConnectionError):
             reason = self.death()
             if self.process.returncode < 0:
                 raise ConnectionError(reason) from None
-        if not self._ready:
+        if not self.is_ready:
             raise RunStopped(f"a worker process could not start: {reason}; see {self.log}")
 
     def begin(self, folder: Path, stage: str, payload: bytes) -> None:
         """Tell it what to do with the tasks that follow."""
         self.ended = False
+        self.stage = stage
         self.connection.send(Begin(folder, f"{self._incarnation}.{stage}", self.slots, payload))
+
+    @property
+    def idle(self) -> int:
+        """How many of its slots have no task."""
+        return len(self.slots) - len(self.given)
 
     @property
     def room(self) -> int:
@@ -116,6 +124,8 @@ class WorkerProcess:
 
     def _note(self, message: tuple[object, ...]) -> None:
         match message:
+            case ("ready",):
+                self.is_ready = True
             case ("start", int(thread), int(task), int(since_ns)):
                 self.running[thread] = (task, since_ns)
                 self.was_useful = True
