@@ -7,8 +7,9 @@ that were seen of the array; whether it depends on where blocks are cut is asked
 the array's own are on both sides of a threshold, and of these as they lie in the array, since only
 neighbours stay there when they are smoothed; and of clusters of known sizes, as those of the array
 may all be larger than what a function asks for. It is called in a process of its own, which is
-forked for that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
-learned is taken to keep the axes and the dtype of its block, and its tasks are held to that.
+forked for that: neither what it changes nor how it ends reaches the driver. A function of which
+nothing is learned is taken to keep the axes and the dtype of its block, and its tasks are held to
+that.
 
 Held by tests/driver/test_learning.py.
 """
