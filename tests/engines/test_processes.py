@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -66,6 +68,34 @@ def test_no_worker_is_started_that_would_have_no_task() -> None:
     assert started.call_count == 2
     assert len(result.trace.slots) == 4
     assert len(result.value) in (1, 2)
+
+
+def test_tasks_do_not_wait_for_a_worker_that_takes_long_to_start() -> None:
+    own = WorkerProcess.__init__
+
+    def stopped(worker: WorkerProcess, number: int, *rest: Any) -> None:
+        own(worker, number, *rest)
+        if number == 1:
+            worker.process.send_signal(signal.SIGSTOP)
+
+    pids = hyperslab.Fold(lambda block: {os.getpid()}, lambda a, b: a | b)
+    pipeline = hyperslab.Pipeline(np.ones((6, 8))).reduce(pids)
+    with mock.patch.object(WorkerProcess, "__init__", stopped):
+        result = hyperslab.run(pipeline, blocks=6, workers=2)
+    assert len(result.value) == 1
+
+
+def test_a_worker_that_starts_late_takes_its_share(tmp_path: Path) -> None:
+    """The first one holds its task until the second has one, too."""
+
+    def meet(block: Array) -> set[int]:
+        (tmp_path / str(os.getpid())).touch()
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.01)
+        return {os.getpid()}
+
+    pipeline = hyperslab.Pipeline(np.ones((2, 8))).reduce(hyperslab.Fold(meet, lambda a, b: a | b))
+    assert len(hyperslab.run(pipeline, blocks=2, workers=2, trial=False).value) == 2
 
 
 def test_the_end_of_a_run_does_not_wait_for_workers_that_have_ended() -> None:

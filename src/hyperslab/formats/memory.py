@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from hyperslab.arrays import Array
-from hyperslab.arrays.masked import holds_masked
+from hyperslab.arrays import Array, holds_masked
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays import Array, DType
+from hyperslab.arrays import Array, DType, is_masked_array
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.casting import cast
-from hyperslab.arrays.masked import is_masked_array
 from hyperslab.errors import BlockError, NoArray
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
