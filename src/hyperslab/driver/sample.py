@@ -148,7 +148,7 @@ def _spread(block: Array) -> float:
 
 
 def _layers(n: int) -> Array:
-    """Which of n voxels are in layers of one, two and four, as far as the middle half has room."""
+    """Layers of one, two and four of n voxels, as far as the middle half has room: True within."""
     found = np.zeros(n, bool)
     first = n // 4 + 1
     thickness = 1
