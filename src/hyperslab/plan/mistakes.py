@@ -5,18 +5,22 @@ Tables of such files are models of pydantic, which finds what is wrong with thei
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hyperslab.errors import suggest
+from hyperslab.errors import UsageError, suggest
 
 MOST_TOLD = 8
 "Mistakes of a file that are told at a time."
 Field = tuple[str | int, ...]
 "Names of tables and fields from the top of a file, and numbers of elements of its arrays."
+_POSITION = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+"Where tomllib says that a file is no TOML."
 
 
 class Table(BaseModel):
@@ -33,6 +37,21 @@ class Mistake:
     "Field that it is about."
     text: str
     "Clause about it."
+
+
+def read_toml(text: str, label: str) -> dict[str, Any]:
+    """The tables of a file's text; `label` is what errors call the file. Raises UsageError with the
+    line on which it is no TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        clause = str(error)
+        line = len(text.splitlines())
+        if found := _POSITION.search(clause):
+            clause = clause.removesuffix(found[0])
+            line = int(found["line"] or line)
+        raise UsageError(f"{label}:{line}: {clause}") from error
 
 
 def mistakes_of(error: ValidationError, table: type[Table]) -> list[Mistake]:

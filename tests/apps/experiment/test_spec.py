@@ -31,7 +31,8 @@ from tests.apps.experiment.specs import TEXT, loaded
         ("delay = [0.01]", "dealy = [1]", "17: vary.dealy: there is no such factor (did you mean"),
         ("delay = [0.01]", "workers = [1]", "17: vary.workers: has no level in [baseline]"),
         ("delay = [0.01]", "delay = 0.01", "17: vary.delay: should be a valid list"),
-        ("[vary]", "[vary", "small.toml: Expected ']'"),
+        ("[vary]", "[vary", "small.toml:15: Expected ']'"),
+        ("repeats = 0\n", "repeats =", "small.toml:22: Invalid value"),
     ],
 )
 def test_a_mistake_is_told_with_file_line_and_field(old: str, new: str, sentence: str) -> None:

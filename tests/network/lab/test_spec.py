@@ -108,7 +108,7 @@ def test_netem_is_asked_for_what_a_link_is() -> None:
         ("network = '10.0.0.0/30'\n[nodes.a]\n[nodes.b]", "network: 10.0.0.0/30 has no room for 2"),
         ("network = '10.0.0.1/24'\n[nodes.a]", "network: 10.0.0.1/24 has host bits set"),
         ("backend = 'fast'\n[nodes.a]", "spec.toml:1: backend: should be 'auto', 'netem',"),
-        ("name = ", "spec.toml: Invalid value"),
+        ("name = ", "spec.toml:1: Invalid value"),
     ],
 )
 def test_mistakes_are_told_with_line_and_field(text: str, told: str) -> None:

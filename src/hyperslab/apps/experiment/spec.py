@@ -21,7 +21,7 @@ from hyperslab.apps.experiment.setting import BIDS, IDLE, Recipe, Setting
 from hyperslab.errors import UsageError, suggest
 from hyperslab.network.lab.spec import Backend
 from hyperslab.plan.function import digest_of_bytes
-from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
+from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, read_toml, sentences
 from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_list
@@ -253,10 +253,7 @@ def load_spec(
 
     Factors have to be registered. Raises UsageError.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{label}: {error}") from error
+    document = read_toml(text, label)
     chosen = _chosen(document, label, scale)
     merged = _without_empty(_merged(document, document.pop(SCALES, {}).get(chosen, {})))
     mistakes: list[Mistake] = []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +14,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from hyperslab.errors import UsageError
 from hyperslab.network.lab.link import Link, Mode, Role, parse_rate
-from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
+from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, read_toml, sentences
 from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_duration
 
@@ -170,10 +169,7 @@ def load_spec(path: Path) -> LabSpec:
 
 def parse_spec(text: str, label: str) -> LabSpec:
     """The spec of a file's text; `label` is what errors call the file. Raises UsageError."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{label}: {error}") from error
+    document = read_toml(text, label)
     try:
         return LabSpec.model_validate(document)
     except ValidationError as error:
