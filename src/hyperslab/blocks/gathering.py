@@ -177,7 +177,7 @@ def expand(text: str, are_there: bool = True) -> list[str]:
         return [_joined(path, dataset)]
     matches = sorted(glob.glob(path, recursive=True), key=natural)
     if not matches:
-        why = f"there is no such file{_similar(path)}"
+        why = f"there is no such file{similar(path)}"
         if glob.has_magic(path):
             why = "no file matches this pattern"
         raise Missing(f"SOURCE '{text}': {why}")
@@ -233,7 +233,7 @@ def _files_of(folder: str) -> list[str]:
     return files
 
 
-def _similar(path: str) -> str:
+def similar(path: str) -> str:
     """Words that name a file of a similar name in the same directory; '' for none."""
     folder, name = os.path.split(path)
     try:

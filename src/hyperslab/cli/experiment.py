@@ -20,6 +20,7 @@ from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
 from hyperslab.apps.experiment.shipped import SUFFIX, find, shipped
+from hyperslab.apps.experiment.slips import require_sound
 from hyperslab.cli import document, trials
 from hyperslab.cli.flags import Json
 from hyperslab.cli.telling import told_if_heard
@@ -125,6 +126,7 @@ def plan(
     Exit status 2 where the space is too small.
     """
     asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates)
+    _require_sound(asked)
     planned = trials.planned(asked, wish)
     if json:
         document.say(planned)
@@ -149,6 +151,7 @@ def run(
 ) -> int:
     """Run the trials of SPEC, and say what they mean. Exit status 1 when trials failed."""
     asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates)
+    _require_sound(asked)
     _tell_plan(asked, wish, quiet or json)
     with trials.watching(quiet) as watcher:
         record = runner.begin(asked, wish, watcher)
@@ -229,6 +232,12 @@ def _asked(
     if not wanted:
         raise UsageError(f"--only {' '.join(only)}: no trial has all of these levels")
     return asked, Wish(wanted, keep, retry_failed)
+
+
+def _require_sound(asked: Experiment) -> None:
+    """Raise UsageError for slips of a spec, if nothing has begun with it."""
+    if not asked.directory.exists():
+        require_sound(asked.loaded, asked.inputs)
 
 
 def _begun_with(out: Path, scale: str | None) -> tuple[str, str | None]:

@@ -67,13 +67,18 @@ times the length of an array.
 """
 
 
-def computation(name: str, array: int, chunk: int, seed: int) -> Any:
-    """A computation that has not begun. Raises UsageError."""
+def require_known(name: str) -> None:
+    """Raise UsageError where there is no such computation."""
     if name not in WORKLOADS:
         raise UsageError(
             f"{name}: there is no such computation{suggest(name, WORKLOADS)}; choose one of"
             f" {', '.join(WORKLOADS)}"
         )
+
+
+def computation(name: str, array: int, chunk: int, seed: int) -> Any:
+    """A computation that has not begun. Raises UsageError."""
+    require_known(name)
     if array < LEAST_CHUNKS * chunk or chunk < 1:
         raise UsageError(
             f"array={array}, chunk={chunk}: the array has to be at least {LEAST_CHUNKS} chunks long"

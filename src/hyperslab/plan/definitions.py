@@ -14,6 +14,8 @@ MOST_NBYTES = 1_000_000
 "Larger files are not parsed for a message."
 
 _PARSING = ForkLock()
+_MAKES_NAMES = frozenset({"*", "__getattr__", "exec", "globals", "locals", "setattr", "vars"})
+"Names in a file that may have others than it says."
 
 
 def parsed(path: Path) -> ast.Module:
@@ -39,6 +41,18 @@ def defined_in(path: Path) -> list[str]:
         return []
     names = [name for node in body for name in _names(node)]
     return [name for name in names if not name.startswith("_")]
+
+
+def bound_in(path: Path) -> set[str] | None:
+    """Names to which a source file gives a meaning, anywhere in it; None of one that may make names
+    as it runs. Raises OSError, SyntaxError and ValueError.
+    """
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        found.update(_bound_by(node))
+    if found & _MAKES_NAMES:
+        return None
+    return found
 
 
 def unnamed(text: str, path: Path) -> str:
@@ -70,4 +84,16 @@ def _names(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
         is_fold = ast.unparse(node.value.func).endswith("Fold")
         return [target.id for target in node.targets if isinstance(target, ast.Name) and is_fold]
+    return []
+
+
+def _bound_by(node: ast.AST) -> Collection[str]:
+    """Names that a part of a file gives a meaning, or that may make others."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.alias():
+            return [(node.asname or node.name).partition(".")[0]]
+        case ast.Name() if isinstance(node.ctx, ast.Store) or node.id in _MAKES_NAMES:
+            return [node.id]
     return []

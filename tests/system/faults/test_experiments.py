@@ -291,15 +291,16 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
             f"        open({str(disk.path / 'filler')!r}, 'ab').write(bytes(2**24))\n"
             "    return block\n"
         )
-        spec = _spec(tmp_path, "mine.py:fill", size="1MiB", delays=[])
-        full = program("experiment", "run", spec, "--out", out, inside=disk.inside)
+        spec = _spec(tmp_path, "mine.py:fill", size="1MiB")
+        one = (spec, "--out", out, "--only", "delay=0.0")
+        full = program("experiment", "run", *one, inside=disk.inside)
         failed = _record(disk.seen / "out").attempts
         assert [one.state for one in failed] == ["failed"], full.stderr
         assert "space" in failed[0].reason
         assert full.returncode == 1
         (disk.seen / "filler").unlink()
         (tmp_path / "enough").touch()
-        going = ("experiment", "resume", spec, "--out", out)
+        going = ("experiment", "resume", *one)
         as_it_was = program(*going, inside=disk.inside)
         assert as_it_was.returncode == 1
         assert list(_record(disk.seen / "out").attempts) == list(failed)

@@ -15,7 +15,8 @@ from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.definitions import bound_in
 from hyperslab.plan.function import digest_of_bytes, imported_files, package_of
 
 _PACKAGE = __name__.partition(".")[0]
@@ -41,6 +42,26 @@ def digests_of(function: str, folder: Path) -> dict[str, str]:
         str(Path(one).relative_to(home)): digest_of_bytes(Path(one).read_bytes())
         for one in sorted({file, *beside})
     }
+
+
+def missing_name(function: str, folder: Path) -> str:
+    """Why a function cannot be loaded, as a clause, as far as its file tells that is not run; ''
+    where it tells nothing. Raises as `digests_of`.
+    """
+    place, _, name = function.rpartition(":")
+    file = Path(_located(place, folder)[0])
+    if file.suffix != ".py":
+        return ""
+    try:
+        known = bound_in(file)
+    except SyntaxError as error:
+        return f"{file}, line {error.lineno}: {error.msg}"
+    except ValueError as error:
+        return f"{file}: {error}"
+    first = name.partition(".")[0]
+    if known is None or first in known:
+        return ""
+    return f"{file} has no '{first}'{suggest(first, known)}"
 
 
 def _located(place: str, folder: Path) -> tuple[str, str]:

@@ -152,12 +152,17 @@ def run_rounds(asked: Reads, out: Path, began_ns: int, scratch: str) -> None:
         save_rounds(folder, program, outcomes, moments, numbers)
 
 
-def _reader(asked: Reads) -> Reader:
-    if asked.workload not in READERS:
+def require_reader(name: str) -> None:
+    """Raise UsageError where there is no such reader."""
+    if name not in READERS:
         raise UsageError(
-            f"{asked.workload}: there is no such reader{suggest(asked.workload, READERS)}; choose"
-            f" one of {', '.join(READERS)}"
+            f"{name}: there is no such reader{suggest(name, READERS)}; choose one of"
+            f" {', '.join(READERS)}"
         )
+
+
+def _reader(asked: Reads) -> Reader:
+    require_reader(asked.workload)
     if asked.opens not in (ONCE, EACH) or min(asked.reads, asked.rounds) < 1:
         raise UsageError(f"opens, reads, rounds: give {ONCE} or {EACH}, and 1 or more of each")
     return READERS[asked.workload]

@@ -13,6 +13,8 @@ IN_SPARK = ("spark-pairs", "spark-mllib")
 "Programs that compute in rounds in Spark."
 READ_BEFORE = ("spark-binary-files",)
 "Programs whose tasks are given what somebody else has read."
+BRAIN = "brain"
+"App that comes with hyperslab."
 IDLE = "idle"
 "Workload in which a cluster has nothing to do."
 BIDS = "bids"

@@ -18,9 +18,11 @@ from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.functions import digests_of
 from hyperslab.apps.experiment.named import NamedTier, with_real
 from hyperslab.apps.experiment.setting import BIDS, IDLE, Recipe, Setting
+from hyperslab.blocks.gathering import similar
 from hyperslab.errors import UsageError, suggest
 from hyperslab.network.lab.spec import Backend
 from hyperslab.plan.function import digest_of_bytes
+from hyperslab.plan.mistakes import Field as Place
 from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, read_toml, sentences
 from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_size
@@ -29,6 +31,8 @@ from hyperslab.workloads.synth import FORMATS, Format
 
 SCALES = "scales"
 "Table of a file whose tables override what the others say."
+VARYING = ("vary", "grid")
+"Tables that name further levels of factors."
 NAMED = frozenset(
     (
         "engine",
@@ -180,6 +184,10 @@ class Loaded:
     """
     own_replicates: int | None = None
     "Replicates that the spec asks for, where more of them are run; None where it is as many."
+    text: str = ""
+    "What its file says."
+    label: str = ""
+    "Name of the file in errors."
 
     def with_replicates(self, replicates: int) -> Loaded:
         """The same experiment with more replicates. Raises UsageError for fewer."""
@@ -214,6 +222,29 @@ class Loaded:
         if not path.endswith(".py"):
             return function
         return f"{self.folder / path}{colon}{word}"
+
+    def sentences(self, mistakes: Sequence[Mistake]) -> Iterator[str]:
+        """Each mistake with file, line and field."""
+        return _sentences(mistakes, self.text, self.label, self.scale)
+
+    def without_levels(self) -> Iterator[Place]:
+        """Factors that the file varies without any level, if the scale has not taken these away."""
+        document = tomllib.loads(self.text)
+        own = document.get(SCALES, {}).get(self.scale, {})
+        for table in VARYING:
+            emptied = _table(own, table)
+            for name, levels in _table(document, table).items():
+                if levels == [] and name not in emptied:
+                    yield (table, name)
+
+    def place_of(self, workload: str) -> Place:
+        """The field that names a workload."""
+        if self.spec.baseline.get("workload") == workload:
+            return ("baseline", "workload")
+        for table in VARYING:
+            if workload in getattr(self.spec, table).get("workload", []):
+                return (table, "workload")
+        return ("workload",)
 
     def setting(self, levels: Mapping[str, Level]) -> Setting:
         """How trials with these levels are run."""
@@ -266,10 +297,10 @@ def load_spec(
     if spec is None or mistakes:
         raise UsageError("\n".join(_sentences(mistakes, text, label, chosen)))
     spec = spec.model_copy(update={"tiers": with_real(spec.tiers, tiers)})
-    loaded = Loaded(spec, name, chosen, folder, {})
-    _require_settings(loaded, text, label)
     left_out = dict(_left_out(document, merged))
-    return Loaded(spec, name, chosen, folder, _digests(loaded, factors), left_out)
+    loaded = Loaded(spec, name, chosen, folder, {}, left_out, text=text, label=label)
+    _require_settings(loaded)
+    return replace(loaded, digests=_digests(loaded, factors))
 
 
 def _chosen(document: Mapping[str, Any], label: str, scale: str | None) -> str:
@@ -298,7 +329,7 @@ def _merged(base: Any, over: Any) -> Any:
 def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
     """A document without factors that a scale has left no levels."""
     cleaned = dict(document)
-    for table in ("vary", "grid"):
+    for table in VARYING:
         if isinstance(levels := document.get(table), dict):
             cleaned[table] = {name: some for name, some in levels.items() if some != []}
     return cleaned
@@ -322,7 +353,7 @@ def _left_out(
 def _levels(document: Mapping[str, Any]) -> dict[str, list[Level]]:
     """All levels of every factor of a document, that of the baseline first."""
     found = {name: [level] for name, level in _table(document, "baseline").items()}
-    for table in ("vary", "grid"):
+    for table in VARYING:
         for name, some in _table(document, table).items():
             own = found.setdefault(name, [])
             if isinstance(some, list):
@@ -345,7 +376,7 @@ def _wrong_levels(document: Mapping[str, Any]) -> Iterator[Mistake]:
         return
     for name, level in baseline.items():
         yield from _wrong(("baseline", name), name, [level])
-    for table in ("vary", "grid"):
+    for table in VARYING:
         levels = document.get(table, {})
         if not isinstance(levels, dict):
             continue
@@ -368,16 +399,26 @@ def _wrong(path: tuple[str, str], name: str, levels: Sequence[Any]) -> Iterator[
             yield Mistake(path, problem)
 
 
-def _require_settings(loaded: Loaded, text: str, label: str) -> None:
-    """Raise UsageError for a factor that this source cannot have."""
-    spec = loaded.spec
-    for name, level in spec.baseline.items():
+def _require_settings(loaded: Loaded) -> None:
+    """Raise UsageError for levels that cannot be had with this source, or together."""
+    for place, levels in _each_level(loaded.spec):
         try:
-            loaded.setting({name: level})
+            loaded.setting(levels)
         except ValueError as error:
-            mistake = Mistake(("baseline", name), str(error))
-            sentences = _sentences([mistake], text, label, loaded.scale)
-            raise UsageError("\n".join(sentences)) from error
+            mistake = Mistake(place, str(error))
+            raise UsageError("\n".join(loaded.sentences([mistake]))) from error
+
+
+def _each_level(spec: Spec) -> Iterator[tuple[Place, Mapping[str, Level]]]:
+    """Every level where it stands, with the baseline: of this one factor after the other."""
+    before: dict[str, Level] = {}
+    for name, level in spec.baseline.items():
+        before[name] = level
+        yield ("baseline", name), dict(before)
+    for table in VARYING:
+        for name, levels in getattr(spec, table).items():
+            for level in levels:
+                yield (table, name), before | {name: level}
 
 
 def _sentences(mistakes: Sequence[Mistake], text: str, label: str, scale: str) -> Iterator[str]:
@@ -402,13 +443,25 @@ def _digests(loaded: Loaded, factors: Sequence[Path]) -> dict[str, str]:
     """
     try:
         files = {file.name: digest_of_bytes(file.read_bytes()) for file in factors}
-        for function in _functions(loaded.spec):
-            for name, digest in digests_of(loaded.located(function), loaded.folder).items():
-                is_taken = files.get(name, digest) != digest
-                files[f"{function}, {name}" if is_taken else name] = digest
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
+    for function in _functions(loaded.spec):
+        for name, digest in _digests_of(function, loaded).items():
+            is_taken = files.get(name, digest) != digest
+            files[f"{function}, {name}" if is_taken else name] = digest
     return files
+
+
+def _digests_of(function: str, loaded: Loaded) -> dict[str, str]:
+    """SHA-256 of the files of a function. Raises UsageError with the place that names it."""
+    try:
+        return digests_of(loaded.located(function), loaded.folder)
+    except UsageError as error:
+        told = str(error)
+    except OSError as error:
+        told = f"{error.filename}: {error.strerror}{similar(str(error.filename))}"
+    mistake = Mistake(loaded.place_of(function), told)
+    raise UsageError("\n".join(loaded.sentences([mistake])))
 
 
 def _functions(spec: Spec) -> list[str]:
