@@ -272,6 +272,9 @@ def _tell(asked: Experiment, record: Record, quiet: bool, json: bool) -> int:
         elif not quiet:
             for line in trials.answer_lines(asked, answer):
                 typer.echo(line)
+        if quiet:
+            for line in trials.failure_lines(record):
+                typer.echo(line, err=True)
     if any(attempt.state != "done" for attempt in record.counted()):
         return 1
     return 0

@@ -23,6 +23,9 @@ from hyperslab.apps.experiment.shipped import SpecFile
 from hyperslab.report.listener import Listener
 from hyperslab.units import show_bytes, show_count, show_list, show_seconds
 
+MOST_NAMED = 8
+"Numbers of trials that a line names."
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
@@ -172,6 +175,20 @@ def answer_lines(asked: Experiment, answer: Answer) -> Iterator[str]:
     for result in answer.results:
         yield f"  {result.cell.name:<{width}}  {makespan_words(result)}"
     yield f"report     {asked.directory.page}"
+
+
+def failure_lines(record: Record) -> Iterator[str]:
+    """Trials that were not done, with the reason, each reason once."""
+    by_reason: dict[str, list[Attempt]] = {}
+    for attempt in record.counted():
+        if attempt.state != "done":
+            by_reason.setdefault(f"{attempt.state}: {attempt.reason}", []).append(attempt)
+    for reason, attempts in by_reason.items():
+        numbers = [str(attempt.number) for attempt in attempts[:MOST_NAMED]]
+        if len(attempts) > MOST_NAMED:
+            numbers.append(f"{len(attempts) - MOST_NAMED:,} more")
+        noun = "trial" if len(attempts) == 1 else "trials"
+        yield f"hyperslab: {noun} {show_list(numbers)}: {reason}"
 
 
 def told(asked: Experiment, record: Record, answer: Answer) -> dict[str, Any]:

@@ -38,7 +38,11 @@ def _slips(text: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('"increment"', '"incremnt"', "2: workload: FUNCTION 'incremnt': there is no such built-in"),
+        (
+            '"increment"',
+            '"incremnt"',
+            "2: workload: FUNCTION 'incremnt': there is no such built-in",
+        ),
         ('"increment"', '"incremnt"', "(did you mean 'increment'?)"),
         ("delay = [0.01]", 'workload = ["stat"]', "vary.workload: FUNCTION 'stat': there is no"),
         ('"increment"', '"own.py:clp"', "own.py has no 'clp' (did you mean 'clip'?)"),
@@ -57,9 +61,7 @@ def _slips(text: str, folder: Path) -> list[str]:
         ('"serial"', '"dask-arrays"', "increment: there is no such computation"),
     ],
 )
-def test_a_slip_is_told_before_any_trial(
-    old: str, new: str, sentence: str, tmp_path: Path
-) -> None:
+def test_a_slip_is_told_before_any_trial(old: str, new: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "scan").mkdir()
     (tmp_path / "scan" / "head.mnc").touch()
