@@ -55,6 +55,45 @@ def test_a_file_of_factors_that_fails_is_told(tmp_path: Path) -> None:
         load_factors(tmp_path / "none.py")
 
 
+@pytest.mark.parametrize(
+    ("body", "line", "why"),
+    [
+        ("return {}[level]", 7, "KeyError: 3"),
+        ("setting.with_flag('--retries', level)", 5, "it returned None, and has to return the"),
+    ],
+)
+def test_a_factor_that_fails_is_told_with_its_file_and_line(
+    body: str, line: int, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"failing_{line}.py"
+    text = _example("python")
+    path.write_text(text.replace('return setting.with_flag("--retries", level)', body))
+    spec = tmp_path / "spec.toml"
+    spec.write_text(TEXT.replace("delay = 0\n", "delay = 0\nretries = 3\n"))
+    try:
+        with pytest.raises(UsageError) as told:
+            find(str(spec)).load(None, [path])
+    finally:
+        FACTORS.pop("retries", None)
+    said = f"{path}:{line}: factor 'retries' at level 3: {why}"
+    assert str(told.value).startswith(said)
+
+
+def test_a_level_that_a_factor_refuses_is_told_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "refusing.py"
+    refusal = "if level > 2:\n        raise ValueError('two will do')\n    return setting"
+    text = _example("python").replace('return setting.with_flag("--retries", level)', refusal)
+    path.write_text(text)
+    spec = tmp_path / "spec.toml"
+    varied = TEXT.replace("delay = 0\n", "delay = 0\nretries = 1\n")
+    spec.write_text(varied.replace("delay = [0.01]", "retries = [2, 3]"))
+    try:
+        with pytest.raises(UsageError, match=r"spec.toml:18: vary.retries: two will do"):
+            find(str(spec)).load(None, [path])
+    finally:
+        FACTORS.pop("retries", None)
+
+
 def test_scratch_is_a_tier_or_one_file_on_it_or_memory() -> None:
     loaded = find("spark-on-lustre/scratch").load("smoke")
     inputs = Inputs(loaded, Path("/x"))

@@ -8,7 +8,9 @@ a package, whose entry point of the group `hyperslab.factors` names the module t
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from hyperslab.apps.experiment.setting import IN_SPARK, Setting, processors_of
 from hyperslab.apps.scratch import IMAGE
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
-from hyperslab.errors import UsageError, suggest
+from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import clause_of
 from hyperslab.storage.scratch.making import AUTO
@@ -51,6 +53,25 @@ class Factor:
     "Meaning, in a line."
     apply: Apply
 
+    def applied(self, setting: Setting, level: Level) -> Setting:
+        """The setting that its function makes of a level. Raises ValueError for a level that cannot
+        be had, and UsageError with file and line of a function that fails.
+        """
+        try:
+            made: Any = self.apply(setting, level)
+        except (HyperslabError, ValueError):
+            raise
+        except Exception as error:  # whatever a user's function raises
+            why = f"{type(error).__name__}: {error}"
+            raise self._failed(level, why, error) from error
+        if not isinstance(made, Setting):
+            raise self._failed(level, f"it returned {made!r:.60}, and has to return the setting")
+        return made
+
+    def _failed(self, level: Level, why: str, error: Exception | None = None) -> UsageError:
+        place = _place_of(self.apply, error)
+        return UsageError(f"{place}: factor '{self.name}' at level {level!r}: {why}")
+
     def problem_of(self, level: Any) -> str:
         """What is wrong with a level, as a clause; '' where nothing is."""
         try:
@@ -74,6 +95,18 @@ def factor(name: str, kind: Any, about: str) -> Callable[[Apply], Apply]:
         return apply
 
     return register
+
+
+def _place_of(function: Apply, error: Exception | None) -> str:
+    """File and line of a function, or of what has failed in its file."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return repr(function)
+    lines = [code.co_firstlineno]
+    if error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines += [frame.lineno for frame in frames if frame.filename == code.co_filename]
+    return f"{code.co_filename}:{lines[-1]}"
 
 
 def load_factors(path: Path) -> None:

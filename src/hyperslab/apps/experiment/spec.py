@@ -254,7 +254,7 @@ class Loaded:
             recipe = Recipe(source.synth, source.size, source.files, source.format, source.seed)
         setting = Setting((*self._together(), *self.spec.flags), recipe)
         for name, level in levels.items():
-            setting = FACTORS[name].apply(setting, level)
+            setting = FACTORS[name].applied(setting, level)
         return setting
 
     def _together(self) -> tuple[str, ...]:
