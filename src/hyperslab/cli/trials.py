@@ -11,7 +11,7 @@ from typing import Any, TextIO, cast
 
 from hyperslab.apps.experiment import trends
 from hyperslab.apps.experiment.answer import Answer, makespan_words
-from hyperslab.apps.experiment.design import Trial
+from hyperslab.apps.experiment.design import Key, Trial
 from hyperslab.apps.experiment.estimate import Space
 from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.factors import FACTORS, Level
@@ -102,8 +102,11 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
 
 def _planned_cells(asked: Experiment, wish: Wish, record: Record) -> Iterator[PlannedCell]:
     """The cells that have trials to be run, the baseline first."""
+    by_cell: dict[Key, list[Trial]] = {}
+    for trial in wish.trials:
+        by_cell.setdefault(trial.cell.key, []).append(trial)
     for cell in asked.cells:
-        own = [trial for trial in wish.trials if trial.cell.key == cell.key]
+        own = by_cell.get(cell.key, [])
         done = sum(bool(record.of(trial)) for trial in own)
         seconds = asked.estimator.seconds(cell, record)
         if own:

@@ -17,6 +17,29 @@ from tests.system.end_to_end.command import call
 GRID = TEXT + '\n[grid]\nengine = ["threads", "processes"]\n'
 
 
+def test_too_many_trials_are_refused_before_they_are_made() -> None:
+    many = TEXT.replace("replicates = 3", "replicates = 100_000_000")
+    told = _refusal(many)
+    assert told.startswith("small.toml:3: replicates: 3 cells x 100,000,000 replicates are 300,000")
+    iterations = list(range(2, 502))
+    delays = [delay / 100 for delay in range(1, 301)]
+    crossed = f"[grid]\niterations = {iterations}\ndelay = {delays}\n"
+    told = _refusal(TEXT.replace("[vary]\niterations = [2]\ndelay = [0.01]\n", crossed))
+    assert told.startswith("small.toml:15: grid: 150,801 cells x 3 replicates are 452,403 trials")
+
+
+def _refusal(text: str) -> str:
+    with pytest.raises(UsageError) as told:
+        Experiment.of(loaded(text), Path("none"))
+    return str(told.value)
+
+
+def test_too_many_replicates_on_the_command_line_are_refused() -> None:
+    many = loaded().with_replicates(100_000_000)
+    with pytest.raises(UsageError, match=r"--replicates 100000000: 3 cells x 100,000,000"):
+        Experiment.of(many, Path("none"))
+
+
 def test_one_factor_at_a_time_is_varied_around_the_baseline() -> None:
     names = [cell.name for cell in cells_of(loaded().spec)]
     assert names == ["baseline", "iterations 2", "delay 0.01"]

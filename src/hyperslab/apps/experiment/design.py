@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Any
 
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.named import is_emulated
-from hyperslab.apps.experiment.spec import Spec
+from hyperslab.apps.experiment.spec import Loaded, Spec
 from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.mistakes import Mistake
 from hyperslab.units import show_list
 
 Key = tuple[tuple[str, Level], ...]
@@ -20,6 +22,8 @@ spec names these does not count.
 """
 WARM_UP = 0
 "Number of all warm-ups, which are no trials, and of their replicate."
+MOST_TRIALS = 100_000
+"Trials that an experiment may have: so many are listed within seconds, and nobody runs more."
 
 
 def key_of(levels: Mapping[str, Level]) -> Key:
@@ -95,6 +99,26 @@ def _levels(spec: Spec) -> Iterator[dict[str, Any]]:
         for name, some in spec.vary.items():
             for level in some:
                 yield here | {name: level}
+
+
+def require_countable(loaded: Loaded) -> None:
+    """Raise UsageError for more trials than an experiment may have, which are counted without being
+    made.
+    """
+    spec = loaded.spec
+    points = math.prod(1 + len(levels) for levels in spec.grid.values())
+    cells = points * (1 + sum(len(levels) for levels in spec.vary.values()))
+    trials = cells * spec.replicates
+    if trials <= MOST_TRIALS:
+        return
+    told = (
+        f"{cells:,} cells x {spec.replicates:,} replicates are {trials:,} trials, and an experiment"
+        f" has {MOST_TRIALS:,} at most: ask for fewer"
+    )
+    if loaded.own_replicates is not None:
+        raise UsageError(f"--replicates {spec.replicates}: {told}")
+    place = "grid" if cells > MOST_TRIALS else "replicates"
+    raise UsageError("\n".join(loaded.sentences([Mistake((place,), told)])))
 
 
 def trials_of(spec: Spec) -> list[Trial]:

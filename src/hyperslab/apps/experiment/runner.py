@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from hyperslab.apps.experiment import places
 from hyperslab.apps.experiment import record as records
 from hyperslab.apps.experiment.before import prepare, storage_of
-from hyperslab.apps.experiment.design import Cell, Trial, cells_of, trials_of
+from hyperslab.apps.experiment.design import Cell, Trial, cells_of, require_countable, trials_of
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.estimate import Estimator, require_space
 from hyperslab.apps.experiment.inputs import Inputs
@@ -83,10 +83,13 @@ class Experiment:
 
     @classmethod
     def of(cls, loaded: Loaded, root: Path) -> Experiment:
-        """A spec in a directory, which need not exist yet."""
+        """A spec in a directory, which need not exist yet. Raises UsageError for too many of
+        its trials.
+        """
         root = root.absolute()
         directory = ExperimentDirectory(root)
         loaded = directory.extended(loaded)
+        require_countable(loaded)
         inputs = Inputs(loaded, root)
         trials = trials_of(loaded.spec)
         estimator = Estimator(loaded, inputs)
