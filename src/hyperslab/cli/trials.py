@@ -65,7 +65,7 @@ class Planned:
     warm_ups: int
     "Number of runs before the first trials of engines, which are not counted."
     seconds: float
-    "Time that the others and warm-ups take, without repeats."
+    "Time that the others, warm-ups and probes take, without repeats."
     is_measured: bool
     "Whether that rests on trials of this experiment."
     spaces: Sequence[Space]
@@ -81,6 +81,9 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
     record = asked.record()
     left = [trial for trial in wish.trials if not record.of(trial)]
     warm_ups = asked.warm_ups(left, record)
+    before_s = 0.0
+    if left:
+        before_s = asked.estimator.probing_s(asked.settings(wish.cells))
     return Planned(
         directory=asked.directory.root,
         cells=len(wish.cells),
@@ -88,7 +91,7 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
         trials=len(wish.trials),
         done=len(wish.trials) - len(left),
         warm_ups=len(warm_ups),
-        seconds=asked.estimator.left_s([*warm_ups, *left], record),
+        seconds=before_s + asked.estimator.left_s([*warm_ups, *left], record),
         is_measured=bool(record.by_trial),
         spaces=asked.estimator.space(wish.cells, len(left), record, wish.keep),
         emulated=asked.inputs.emulated(asked.settings(wish.cells)),

@@ -71,6 +71,8 @@ class Facts:
     "Whether the processes of a cluster can measure the links between them."
     ahead: str = ""
     "Where a block is that has its first worker wait for a run, as module:name; empty: nowhere."
+    start_s: float = 2.0
+    "Seconds that a run takes to start and end beside its tasks, on one host, for estimates."
 
     def __post_init__(self) -> None:
         module, _, word = self.place.partition(":")
@@ -126,6 +128,7 @@ DASK_BAG = Facts(
     own_record="Dask's task stream",
     records_messages=True,
     probes_links=True,
+    start_s=4.0,
 )
 SPARK = Facts(
     "hyperslab.engines.spark.engine:Spark",
@@ -143,12 +146,14 @@ SPARK = Facts(
     ),
     own_record="Spark's event log",
     records_messages=True,
+    start_s=12.0,
 )
 SLURM = Facts(
     "hyperslab.engines.slurm.engine:Slurm",
     no_time_limit="a job of Slurm has one for all its tasks (--slurm-option time=...)",
     batch_system="Slurm",
     own_record="Slurm's times of its jobs",
+    start_s=6.0,
 )
 
 GNU_PARALLEL = Facts(
@@ -158,6 +163,7 @@ GNU_PARALLEL = Facts(
     clusters="GNU Parallel",
     connects_to="ssh:HOST[,HOST...] for GNU Parallel",
     own_record="GNU Parallel's joblog",
+    start_s=2.5,
 )
 MPI = Facts(
     "hyperslab.engines.mpi.engine:Mpi",

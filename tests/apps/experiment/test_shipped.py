@@ -22,8 +22,8 @@ from hyperslab.plan.written import parse_size
 from hyperslab.storage.emulation import program
 from hyperslab.storage.scratch.program import PROGRAM
 from tests.network.lab.labs import require
-from tests.repetitions import few
-from tests.system.clusters import spark
+from tests.repetitions import few, repeats
+from tests.system.clusters import dask, spark
 from tests.system.clusters.required import required
 
 LIGHT = ("processes", "h5py", "dask-arrays", "file-reads")
@@ -157,6 +157,17 @@ def test_a_trial_of_a_spec(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "tiers").exists() or not any(
         path.is_mount() for path in (tmp_path / "out" / "tiers").iterdir()
     )
+
+
+@repeats("a trial of a spec, and that plans of all keep to a minute, in test_estimate.py")
+def test_a_whole_spec_at_smoke_scale(tmp_path: Path) -> None:
+    required(dask.missing())
+    asked = Experiment.of(find("dask-vs-spark/histogram").load("smoke"), tmp_path / "out")
+    record = begin(asked, Wish(asked.trials), Silent())
+    assert {one.number for one in record.counted() if one.state == "done"} == {
+        one.number for one in asked.trials
+    }
+    assert any("engine" in text for text in answer_of(asked, record).decision)
 
 
 def _is_light(cell: Cell) -> bool:

@@ -1,7 +1,7 @@
 """Estimates: how long an experiment takes, and the space that it needs.
 
-Before there are trials, time is guessed from what can be known: the start of a process and an
-engine, bytes at a modest rate or that of an emulated tier, and the delays that were asked for. Once
+Before there are trials, time is guessed from what can be known: how long an engine takes to start,
+bytes at a modest rate or that of an emulated tier, and the delays that were asked for. Once
 there are, a cell takes as long as it took, and for cells without trials the guess is corrected by
 how far off it was for the others.
 """
@@ -15,18 +15,26 @@ from pathlib import Path
 from statistics import fmean, median
 
 from hyperslab.apps.experiment.design import Cell, Trial
+from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.inputs import Inputs
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.setting import BIDS, IN_SPARK, Setting
 from hyperslab.apps.experiment.spec import Loaded
+from hyperslab.engines.facts import DEFAULT, facts_of
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import Host
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes
 
-START_S = 4.0
-"Guess of the time that interpreter, engine and records take."
+START_S = 2.0
+"Guess of the time that interpreter, engine and records take, of programs that say no other."
+PROGRAMS_START_S = {
+    "spark-binary-files": 13.0,
+    "dask-arrays": 4.0,
+    **dict.fromkeys(IN_SPARK, 4.0),  # beside SPARK_S
+}
+"The same of programs that run instead of engines, which say their own in their facts."
 NBYTES_PER_S = 2e8
 "Guess of the rate at which a trial reads and writes."
 LABORATORY_S = 4.0
@@ -74,6 +82,23 @@ class Estimator:
             guess_s *= median(ratios)
         return min(guess_s, spec.trial_limit_s) + around_s
 
+    def probing_s(self, settings: Iterable[Setting]) -> float:
+        """How long places are probed before the first trial: each medium once, unless it is known
+        from an earlier session.
+        """
+        if ExperimentDirectory(self.inputs.root).places.is_file():
+            return 0.0
+        asked = self.inputs.places_asked(settings)
+        media = {self._medium(path) for path, is_ours in asked.items() if is_ours}
+        return self.loaded.spec.probe_s * len(media)
+
+    def _medium(self, path: str) -> str | int:
+        """What tells the medium of a place from others: an emulated tier is one of its own."""
+        folder = Path(path)
+        if self.inputs.lies_in(folder) != folder:
+            return path
+        return _nearest(folder).stat().st_dev
+
     def left_s(self, trials: Iterable[Trial], record: Record) -> float:
         """How long trials take together, without repeats."""
         by_cell: dict[str, float] = {}
@@ -101,7 +126,7 @@ class Estimator:
         for folder in setting.folders:
             if folder.is_ours:  # of intermediates, which go there and come back
                 moved_s += (iterations - 1) * nbytes * self._way_s(folder.level, folder.level)
-        start_s = START_S
+        start_s = _start_s(setting)
         if setting.program in IN_SPARK:
             start_s += SPARK_S * _number(levels, "clients", 1.0)
         return start_s + moved_s + task_s * tasks / min(slots, tasks)
@@ -151,6 +176,13 @@ class Estimator:
         if known:
             return int(max(known))
         return self.inputs.nbytes(self.loaded.setting(cell.levels))
+
+
+def _start_s(setting: Setting) -> float:
+    """Guess of the time that a trial takes before and after its tasks."""
+    if setting.program:
+        return PROGRAMS_START_S.get(setting.program, START_S)
+    return facts_of(setting.value_of("--engine") or DEFAULT).start_s
 
 
 def _laboratory_s(setting: Setting) -> float:
