@@ -286,7 +286,8 @@ def load_spec(
     """
     document = read_toml(text, label)
     chosen = _chosen(document, label, scale)
-    merged = _without_empty(_merged(document, document.pop(SCALES, {}).get(chosen, {})))
+    scales = document.pop(SCALES, {})
+    merged = _at_scale(document, scales.get(chosen, {}))
     mistakes: list[Mistake] = []
     spec = None
     try:
@@ -297,7 +298,8 @@ def load_spec(
     if spec is None or mistakes:
         raise UsageError("\n".join(_sentences(mistakes, text, label, chosen)))
     spec = spec.model_copy(update={"tiers": with_real(spec.tiers, tiers)})
-    left_out = dict(_left_out(document, merged))
+    every = [_at_scale(document, own) for own in ({}, *scales.values())]
+    left_out = dict(_left_out(every, merged))
     loaded = Loaded(spec, name, chosen, folder, {}, left_out, text=text, label=label)
     _require_settings(loaded)
     return replace(loaded, digests=_digests(loaded, factors))
@@ -326,8 +328,9 @@ def _merged(base: Any, over: Any) -> Any:
     return merged
 
 
-def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
-    """A document without factors that a scale has left no levels."""
+def _at_scale(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with what a scale says instead, without factors that it has left no levels."""
+    document: dict[str, Any] = _merged(base, own)
     cleaned = dict(document)
     for table in VARYING:
         if isinstance(levels := document.get(table), dict):
@@ -336,18 +339,27 @@ def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left_out(
-    document: Mapping[str, Any], merged: Mapping[str, Any]
+    every: Sequence[Mapping[str, Any]], merged: Mapping[str, Any]
 ) -> Iterator[tuple[str, Sequence[Level]]]:
-    """What a scale does not have of the factors that the rest of its file varies."""
+    """What a scale does not have of the factors that its file varies, at whatever scale."""
     now = _levels(merged)
-    for name, levels in _levels(document).items():
-        if len(levels) < 2:
-            continue
+    for name, levels in _varied(every).items():
         kept = now.get(name, [])
         if len(kept) < 2:
             yield name, []
         elif name in NAMED and (missing := [level for level in levels if level not in kept]):
             yield name, missing
+
+
+def _varied(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Level]]:
+    """All levels of every factor that one of these documents varies."""
+    found: dict[str, list[Level]] = {}
+    for document in documents:
+        for name, levels in _levels(document).items():
+            if len(levels) > 1:
+                own = found.setdefault(name, [])
+                own += [level for level in levels if level not in own]
+    return found
 
 
 def _levels(document: Mapping[str, Any]) -> dict[str, list[Level]]:
@@ -401,7 +413,7 @@ def _wrong(path: tuple[str, str], name: str, levels: Sequence[Any]) -> Iterator[
 
 def _require_settings(loaded: Loaded) -> None:
     """Raise UsageError for levels that cannot be had with this source, or together."""
-    for place, levels in _each_level(loaded.spec):
+    for place, levels in each_level(loaded.spec):
         try:
             loaded.setting(levels)
         except ValueError as error:
@@ -409,7 +421,7 @@ def _require_settings(loaded: Loaded) -> None:
             raise UsageError("\n".join(loaded.sentences([mistake]))) from error
 
 
-def _each_level(spec: Spec) -> Iterator[tuple[Place, Mapping[str, Level]]]:
+def each_level(spec: Spec) -> Iterator[tuple[Place, Mapping[str, Level]]]:
     """Every level where it stands, with the baseline: of this one factor after the other."""
     before: dict[str, Level] = {}
     for name, level in spec.baseline.items():
