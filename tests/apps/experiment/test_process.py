@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from hyperslab.apps.experiment.process import keep_records, reason_in
+from hyperslab.apps.experiment.runner import Experiment, Wish, begin
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.cli.trials import Silent
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import RunStopped
+from tests.apps.experiment.specs import TEXT
 from tests.apps.experiment.syncing import waited_for
 
 SPARK = """\
@@ -42,6 +47,33 @@ TOO_LARGE = "java.lang.OutOfMemoryError: Required array size too large"
 )
 def test_the_reason_is_found(printed: str, reason: str) -> None:
     assert reason_in(printed.splitlines()) == reason
+
+
+WHERE = """\
+import os
+
+def where(block, iterations=1, delay=0):
+    with open({path!r}, "a") as file:
+        print(sorted(os.sched_getaffinity(0)), file=file)
+    return block
+"""
+
+
+def test_all_of_a_trial_is_pinned_where_the_factor_says(tmp_path: Path) -> None:
+    """A task of a worker, in a process of its own, reads what it may run on."""
+    seen = tmp_path / "seen"
+    chosen = max(os.sched_getaffinity(0))
+    (tmp_path / "own.py").write_text(WHERE.format(path=str(seen)))
+    text = TEXT.replace('"increment"', '"own.py:where"\nprobe_s = 0').replace("serial", "processes")
+    text = text.replace("delay = 0\n", 'delay = 0\nprocessors = "all"\n')
+    text = text.replace("delay = [0.01]\n", f'processors = ["{chosen}"]\n')
+    spec = tmp_path / "spec.toml"
+    spec.write_text(text)
+    asked = Experiment.of(find(str(spec)).load(None), tmp_path / "out")
+    wanted = [one for one in asked.trials if one.cell.changed == ("processors",)][:1]
+    [attempt] = begin(asked, Wish(wanted), Silent()).attempts
+    assert (attempt.state, attempt.reason) == ("done", "")
+    assert set(seen.read_text().splitlines()) == {str([chosen])}
 
 
 MEMORY = Path("/dev/shm")

@@ -413,7 +413,7 @@ def _wrong(path: tuple[str, str], name: str, levels: Sequence[Any]) -> Iterator[
 
 def _require_settings(loaded: Loaded) -> None:
     """Raise UsageError for levels that cannot be had with this source, or together."""
-    for place, levels in each_level(loaded.spec):
+    for place, levels in _each_level(loaded.spec):
         try:
             loaded.setting(levels)
         except ValueError as error:
@@ -421,7 +421,7 @@ def _require_settings(loaded: Loaded) -> None:
             raise UsageError("\n".join(loaded.sentences([mistake]))) from error
 
 
-def each_level(spec: Spec) -> Iterator[tuple[Place, Mapping[str, Level]]]:
+def _each_level(spec: Spec) -> Iterator[tuple[Place, Mapping[str, Level]]]:
     """Every level where it stands, with the baseline: of this one factor after the other."""
     before: dict[str, Level] = {}
     for name, level in spec.baseline.items():
