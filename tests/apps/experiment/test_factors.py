@@ -58,8 +58,8 @@ def test_a_file_of_factors_that_fails_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "line", "why"),
     [
-        ("return {}[level]", 7, "KeyError: 3"),
-        ("setting.with_flag('--retries', level)", 5, "it returned None, and has to return the"),
+        ("return {}[level]", 8, "KeyError: 3"),
+        ("setting.with_flag('--retries', level)", 6, "it returned None, and has to return the"),
     ],
 )
 def test_a_factor_that_fails_is_told_with_its_file_and_line(

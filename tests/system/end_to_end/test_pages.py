@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.apps.experiment.factors import FACTORS
+from hyperslab.apps.experiment.record import load
 from tests.apps.bids.heads import two_millimetres
 from tests.repetitions import repeats
 from tests.system.clusters import dask, mpi
@@ -64,6 +66,20 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 def type_all(desk: Desk, page: str) -> None:
     for snippet in snippets(page):
         desk.type(snippet)
+
+
+def test_experiments(desk: Desk) -> None:
+    """The factor and the workload of the page are varied and run, in one trial of each cell."""
+    try:
+        type_all(desk, "docs/experiments.md")
+    finally:
+        FACTORS.pop("retries", None)
+    record = load(desk.folder / "clipping" / "record.jsonl")
+    done = {one.levels["retries"] for one in record.attempts if one.state == "done"}
+    assert done == {1, 3}
+    assert (
+        "clip" in desk.printed["hyperslab experiment plan clip.toml --factors retries.py"].lower()
+    )
 
 
 @pytest.mark.usefixtures("hurried")

@@ -1,7 +1,7 @@
 """What a reader of a page types, in the order in which it stands there: files, Python, commands.
 
-A block of Python that begins with the name of a file, as in `# clip.py`, is that file; every other
-one runs in one interpreter. A fenced block without a language is commands; one of `console` has
+A block that begins with the name of a file, as in `# clip.py`, is that file; every other one of
+Python runs in one interpreter. A fenced block without a language is commands; one of `console` has
 them behind `$ `, between what they print. So is a cell of a table that is one command of hyperslab.
 Blocks in other languages are looked at, not typed. What cannot be tried from an empty directory has
 the reason above it, as `<!-- untried: a cluster of yours -->`.
@@ -31,7 +31,7 @@ _SNIPPETS = re.compile(
     r"|^\|.*\| `(?P<cell>hyperslab [^`]+)` \|$",
     re.MULTILINE,
 )
-_FILE = re.compile(r"# (\w+\.py)\n")
+_FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 _SHELL = re.compile(r"[&|;<>*$]")
 "What only a shell understands, unless it is quoted or behind a #."
 _LITERAL = re.compile(r"""'[^']*'|"[^"$]*"|(?<=\s)#.*""")
