@@ -1,7 +1,9 @@
 //! A program that another one has started: says that it is ready, and ends by a signal.
 
 use std::io::{self, Write};
+use std::path::Path;
 
+use nix::mount::{MntFlags, umount2};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
@@ -19,6 +21,16 @@ pub fn ending_signals() -> nix::Result<SigSet> {
     signals.add(Signal::SIGINT);
     signals.thread_block()?;
     Ok(signals)
+}
+
+/// End when whoever has started the program is gone, whose end of the standard input is closed then, and
+/// cut off those who are still in the directory that it serves.
+pub fn end_with_input(unmount: impl FnOnce() -> io::Result<()>, mountpoint: &Path) {
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    if unmount().is_err() {
+        let _ = umount2(mountpoint, MntFlags::MNT_DETACH);
+    }
+    std::process::exit(0);
 }
 
 /// End with all threads when one of them fails: who waits for its answer would wait for ever.

@@ -16,14 +16,14 @@ mod serving;
 mod space;
 
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use hyperslab_programs::starting::{end_together, ending_signals, fail_at_limits, say_ready};
-use nix::mount::{MntFlags, umount2};
+use hyperslab_programs::starting::{
+    end_together, end_with_input, ending_signals, fail_at_limits, say_ready,
+};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getegid, geteuid};
 
@@ -120,7 +120,9 @@ fn begin(
     spawn("signals", move || unmount_on(signals, &for_signals))?;
     if mounting.has_lifeline {
         let mountpoint = mounting.mountpoint.clone();
-        spawn("lifeline", move || end_with_input(&unmounter, &mountpoint))?;
+        spawn("lifeline", move || {
+            end_with_input(|| unmounter.lock().unwrap().unmount(), &mountpoint);
+        })?;
     }
     spawn("holes", move || {
         loop {
@@ -142,13 +144,4 @@ fn unmount_on(signals: SigSet, unmounter: &Mutex<SessionUnmounter>) {
             eprintln!("not unmounted: {error}");
         }
     }
-}
-
-/// End when whoever started the program is gone, and cut off those who are still there.
-fn end_with_input(unmounter: &Mutex<SessionUnmounter>, mountpoint: &Path) {
-    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    if unmounter.lock().unwrap().unmount().is_err() {
-        let _ = umount2(mountpoint, MntFlags::MNT_DETACH);
-    }
-    std::process::exit(0);
 }

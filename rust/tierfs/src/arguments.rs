@@ -27,6 +27,7 @@ Shows the directory BACKING at MOUNTPOINT, as slow as the options say, until it 
   --keep-cache yes|no    whether data stay in memory when a file is opened again
   --attribute-ttl NS     how long the kernel takes names and attributes for granted
   --allow-other yes|no   whether users may enter whom the program does not run as
+  --lifeline yes|no      end when the standard input is closed
   --name NAME            source of the mount, as mount and df show it
   --control PATH         socket that answers with the counters, which are in PATH.end (in place of
                          its suffix) at the end
@@ -43,6 +44,8 @@ pub struct Arguments {
     pub settings: Settings,
     /// Whether other users may enter.
     pub allow_other: bool,
+    /// Whether the program ends when its standard input is closed.
+    pub has_lifeline: bool,
     /// Source of the mount.
     pub name: String,
     /// Socket that answers with the counters, beside which they are left at the end.
@@ -58,6 +61,7 @@ pub fn parse(given: impl IntoIterator<Item = String>) -> Result<Arguments, Strin
         mountpoint: next("MOUNTPOINT")?.into(),
         settings: Settings::default(),
         allow_other: false,
+        has_lifeline: false,
         name: "hyperslab".into(),
         control: None,
     };
@@ -87,6 +91,7 @@ fn set(arguments: &mut Arguments, option: &str, value: &str) -> Result<(), Strin
             settings.attribute_ttl = Duration::from_nanos(number(option, value)?);
         }
         "--allow-other" => arguments.allow_other = yes_or_no(option, value)?,
+        "--lifeline" => arguments.has_lifeline = yes_or_no(option, value)?,
         "--name" => arguments.name = value.into(),
         "--control" => arguments.control = Some(value.into()),
         _ => return Err(format!("there is no option {option}")),

@@ -20,12 +20,15 @@ mod tier;
 mod timer;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use hyperslab_programs::processor::go_first;
-use hyperslab_programs::starting::{end_together, ending_signals, fail_at_limits, say_ready};
+use hyperslab_programs::starting::{
+    end_together, end_with_input, ending_signals, fail_at_limits, say_ready,
+};
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
@@ -79,6 +82,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
     }
     unmount_on(signals, session.unmount_callable()).map_err(|error| error.to_string())?;
+    if arguments.has_lifeline {
+        unmount_with_input(session.unmount_callable(), arguments.mountpoint.clone())
+            .map_err(|error| error.to_string())?;
+    }
     say_ready().map_err(|error| error.to_string())?;
     let ended = session.run();
     // What was counted is told however the session ended.
@@ -118,5 +125,12 @@ fn unmount_on(signals: SigSet, mut unmounter: SessionUnmounter) -> io::Result<()
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(run)?;
+    Ok(())
+}
+
+/// Unmount, and end, when whoever has started the program is gone.
+fn unmount_with_input(mut unmounter: SessionUnmounter, mountpoint: PathBuf) -> io::Result<()> {
+    let run = move || end_with_input(|| unmounter.unmount(), &mountpoint);
+    std::thread::Builder::new().name("lifeline".into()).spawn(run)?;
     Ok(())
 }

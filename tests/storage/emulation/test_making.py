@@ -204,7 +204,7 @@ import os
 from hyperslab.storage.emulation import making, program
 from hyperslab.storage.emulation.settings import Settings
 start = program.start
-program.start = lambda emulation: (start(emulation), os.kill(os.getpid(), 9))
+program.start = lambda emulation, _: (start(emulation), os.kill(os.getpid(), 9))
 making.emulate("metadata", making.Path({str(place)!r}), Settings(metadata_s=1e-3))
 """
     done = subprocess.run([sys.executable, "-c", code], check=False)

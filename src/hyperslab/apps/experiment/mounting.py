@@ -1,5 +1,5 @@
 """Mounting: the emulated tiers of an experiment are there while its trials run, and at no other
-time; their files stay beneath them, for `resume`.
+time, also where its runner is killed; their files stay beneath them, for `resume`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _made(inputs: Inputs, name: str) -> Emulation:
     backing = inputs.backing(name)
     for folder in (place.parent, backing):
         folder.mkdir(parents=True, exist_ok=True)
-    return emulate(asked.emulate, place, asked.settings(), backing, asked.tolerance)
+    settings = asked.settings()
+    return emulate(asked.emulate, place, settings, backing, asked.tolerance, has_lifeline=True)
 
 
 def _remove_empty(place: Path, backing: Path) -> None:

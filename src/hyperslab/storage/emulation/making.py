@@ -31,13 +31,15 @@ def emulate(
     settings: Settings,
     backing: Path | None = None,
     tolerance: float = TOLERANCE,
+    has_lifeline: bool = False,
 ) -> Emulation:
     """Make a directory a tier of such a kind, and measure it.
 
     The directory has to be empty; it is made if it is not there. The files lie in `backing`, or in
-    the directory itself, beneath the tier. Raises UsageError where none can be made, and
-    EmulationFailed of one that is not what was asked for by more than `tolerance`, a share: it is
-    removed again.
+    the directory itself, beneath the tier. With a lifeline the tier is there as long as this
+    process is, however that ends, but for a network tier, which stays. Raises UsageError where none
+    can be made, and EmulationFailed of one that is not what was asked for by more than `tolerance`,
+    a share: it is removed again.
     """
     require(kind, settings)
     program.require_fuse()
@@ -46,7 +48,7 @@ def emulate(
     else:
         program.PROGRAM.find()
     with registry.locked():
-        emulation = _made(kind, directory, settings, backing)
+        emulation = _made(kind, directory, settings, backing, has_lifeline)
     try:
         measured = _measured(emulation)
         _require_asked(emulation, measured, tolerance)
@@ -72,17 +74,26 @@ def pass_through(directory: Path) -> Emulation:
         return _started(COUNTED, place, Settings(page_cache=True), place, made=False)
 
 
-def _made(kind: str, directory: Path, settings: Settings, backing: Path | None) -> Emulation:
+def _made(
+    kind: str, directory: Path, settings: Settings, backing: Path | None, has_lifeline: bool
+) -> Emulation:
     place = Path(os.path.realpath(directory))
     _require_free(place)
     lies_in = place
     if backing is not None:
         lies_in = _existing(backing, place)
     made = _make_directory(place)
-    return _started(kind, place, settings, lies_in, made)
+    return _started(kind, place, settings, lies_in, made, has_lifeline)
 
 
-def _started(kind: str, place: Path, settings: Settings, lies_in: Path, made: bool) -> Emulation:
+def _started(
+    kind: str,
+    place: Path,
+    settings: Settings,
+    lies_in: Path,
+    made: bool,
+    has_lifeline: bool = False,
+) -> Emulation:
     """A tier, written down and mounted."""
     emulation = Emulation(
         name=secrets.token_hex(4),
@@ -92,18 +103,23 @@ def _started(kind: str, place: Path, settings: Settings, lies_in: Path, made: bo
         settings=settings,
         made_directory=made,
     )
-    start = program.start
     if kind == NETWORK:
-        start = network.start
         emulation = replace(emulation, parts=network.parts_of(emulation.name))
     registry.record(emulation)
     try:
-        emulation = registry.with_process(emulation, start(emulation))
+        emulation = registry.with_process(emulation, _serving(emulation, has_lifeline))
         registry.record(emulation)
     except BaseException:
         remove(emulation, by_force=True)
         raise
     return emulation
+
+
+def _serving(emulation: Emulation, has_lifeline: bool) -> int:
+    """Process that serves a tier from now on. Raises EmulationFailed."""
+    if emulation.kind == NETWORK:
+        return network.start(emulation)
+    return program.start(emulation, has_lifeline)
 
 
 def _require_free(place: Path) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.asking import asked
@@ -25,6 +25,8 @@ _READY = b"ready\n"
 _REPORT_S = 5.0
 _OF_DATA = ("read", "write")
 "Counters of operations that are not on names or attributes."
+_lifelines: dict[str, IO[bytes]] = {}
+"Ends of pipes that this process holds, by names of tiers whose programs end with it."
 
 
 class EmulationFailed(HyperslabError):
@@ -55,8 +57,11 @@ def require_device() -> None:
         )
 
 
-def command(emulation: Emulation) -> list[str]:
+def command(emulation: Emulation, has_lifeline: bool = False) -> list[str]:
     """How the program is started for a tier."""
+    lifeline = []
+    if has_lifeline:
+        lifeline = ["--lifeline", "yes"]
     allow_other = "no"
     if os.geteuid() == 0:
         allow_other = "yes"
@@ -68,15 +73,32 @@ def command(emulation: Emulation) -> list[str]:
         *("--name", emulation.source),
         *("--control", f"{emulation.name}.sock"),
         *("--allow-other", allow_other),
+        *lifeline,
     ]
 
 
-def start(emulation: Emulation) -> int:
-    """Process that serves a tier, which is mounted by then. Raises EmulationFailed."""
+def start(emulation: Emulation, has_lifeline: bool = False) -> int:
+    """Process that serves a tier, which is mounted by then; with a lifeline, until this process is
+    gone. Raises EmulationFailed.
+    """
+    stdin = subprocess.DEVNULL
+    if has_lifeline:
+        stdin = subprocess.PIPE
+    log = folder() / f"{emulation.name}.log"
     try:
-        return begun(command(emulation), folder() / f"{emulation.name}.log").pid
+        process = begun(command(emulation, has_lifeline), log, stdin)
     except NotReady as why:
         raise EmulationFailed(f"{emulation.directory} could not be mounted: {why}") from None
+    if process.stdin is not None:
+        _lifelines[emulation.name] = process.stdin
+    return process.pid
+
+
+def let_go(emulation: Emulation) -> None:
+    """Close what this process holds of a program that is there as long as itself."""
+    lifeline = _lifelines.pop(emulation.name, None)
+    if lifeline is not None:
+        lifeline.close()
 
 
 def begun(

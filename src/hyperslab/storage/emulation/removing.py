@@ -34,6 +34,7 @@ def remove(emulation: Emulation, by_force: bool = False) -> int:
     _unmount(emulation, by_force)
     _end_program(emulation, 0.0 if by_force else _END_S)
     network.end(emulation)
+    program.let_go(emulation)
     registry.forget(emulation)
     return _left(emulation)
 
