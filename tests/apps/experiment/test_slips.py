@@ -47,6 +47,7 @@ def _slips(text: str, folder: Path) -> list[str]:
         ("delay = [0.01]", 'workload = ["stat"]', "vary.workload: FUNCTION 'stat': there is no"),
         ('"increment"', '"own.py:clp"', "own.py has no 'clp' (did you mean 'clip'?)"),
         ('"64KiB"', '"4Mib"', "8: source.size: '4Mib' may be bits: write 4MiB"),
+        ("delay = [0.01]", 'size = ["1MB", "2Mb"]', "vary.size: '2Mb' may be bits: write 2MB"),
         ('"64KiB"', '"64KiB"\nseed = -5', "9: source.seed: should be 0 or more, not -5"),
         ("seed = 7", "seed = -5", "4: seed: should be 0 or more, not -5"),
         ("delay = [0.01]", "delay = [1, 2, 1.0]", "17: vary.delay: 1.0 is named twice"),
@@ -68,6 +69,8 @@ def test_a_slip_is_told_before_any_trial(old: str, new: str, sentence: str, tmp_
     text = TEXT
     if "workload = [" in new:
         text = text.replace("delay = 0\n", 'delay = 0\nworkload = "increment"\n')
+    if "size = [" in new:
+        text = text.replace("delay = 0\n", 'delay = 0\nsize = "64KiB"\n')
     assert old in text
     slips = _slips(text.replace(old, new, 1), tmp_path)
     assert sentence in slips[0]

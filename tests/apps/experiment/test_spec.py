@@ -28,6 +28,7 @@ from tests.apps.experiment.specs import TEXT, loaded
         ('"serial"', '"spork"', "11: baseline.engine: there is no engine 'spork' (did you mean"),
         ("iterations = [2]", "iterations = [2, 0]", "16: vary.iterations: should be greater than"),
         ("delay = [0.01]", 'delay = ["a"]', "17: vary.delay: should be a valid number, not 'a'"),
+        ("delay = 0\n", 'size = "3XB"\n', "13: baseline.size: size 3XB: give a positive size such"),
         ("delay = [0.01]", "dealy = [1]", "17: vary.dealy: there is no such factor (did you mean"),
         ("delay = [0.01]", "workers = [1]", "17: vary.workers: has no level in [baseline]"),
         ("delay = [0.01]", "delay = 0.01", "17: vary.delay: should be a valid list"),

@@ -27,6 +27,7 @@ from hyperslab.engines.facts import engine_names
 from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import clause_of
+from hyperslab.plan.written import parse_size
 from hyperslab.storage.scratch.making import AUTO
 from hyperslab.storage.scratch.registry import TMPFS
 from hyperslab.workloads.synth import Format
@@ -154,6 +155,14 @@ def _known_format(name: str) -> str:
     return name
 
 
+def _known_size(text: str) -> str:
+    try:
+        parse_size("size", text)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
 def _known_processors(text: str) -> str:
     if text != ALL:
         processors_of(text)
@@ -169,6 +178,7 @@ Rate = Annotated[str, AfterValidator(require_rate)]
 Pinned = Annotated[str, AfterValidator(_known_processors)]
 Limit = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
+Size = Annotated[str, AfterValidator(_known_size)]
 
 
 @factor("engine", Engine, f"Engine that runs the tasks, or {' or '.join(PROGRAMS)} instead.")
@@ -235,7 +245,7 @@ def granularity(setting: Setting, level: str) -> Setting:
     return setting.with_flag("--granularity", level)
 
 
-@factor("size", Text, "Size of a synthetic source, such as '2GiB'.")
+@factor("size", Size, "Size of a synthetic source, such as '2GiB'.")
 def size(setting: Setting, level: str) -> Setting:
     """Bytes of a synthetic source."""
     return setting.with_recipe(size=level)
@@ -355,7 +365,7 @@ def opens(setting: Setting, level: str) -> Setting:
     return setting.with_param("opens", level)
 
 
-@factor("read_size", Text, "Size of the reads of file-reads, such as '64KiB'.")
+@factor("read_size", Size, "Size of the reads of file-reads, such as '64KiB'.")
 def read_size(setting: Setting, level: str) -> Setting:
     """Parameter of file-reads."""
     return setting.with_param("read_size", level)

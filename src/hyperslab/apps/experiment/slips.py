@@ -58,9 +58,20 @@ def _of_values(loaded: Loaded) -> Iterator[Mistake]:
     for field, seed in seeds.items():
         if seed < 0:
             yield Mistake(field, f"should be 0 or more, not {seed}")
-    if _BITS.search(spec.source.size):
-        bytes_ = f"{spec.source.size[:-1]}B"
-        yield Mistake(("source", "size"), f"'{spec.source.size}' may be bits: write {bytes_}")
+    for place, size in _sizes(loaded):
+        if _BITS.search(size):
+            yield Mistake(place, f"'{size}' may be bits: write {size[:-1]}B")
+
+
+def _sizes(loaded: Loaded) -> Iterator[tuple[Field, str]]:
+    """Sizes of the source, where they stand."""
+    spec = loaded.spec
+    yield ("source", "size"), spec.source.size
+    if "size" in spec.baseline:
+        yield ("baseline", "size"), spec.baseline["size"]
+    for table in VARYING:
+        for size in getattr(spec, table).get("size", []):
+            yield (table, "size"), size
 
 
 def _of_levels(loaded: Loaded) -> Iterator[Mistake]:
