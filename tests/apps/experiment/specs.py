@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.experiment.design import Cell, trials_of
+from hyperslab.apps.experiment.comparison import Comparison, compare, results_of
+from hyperslab.apps.experiment.design import Cell, cells_of, trials_of
 from hyperslab.apps.experiment.record import Attempt, Record, Session, State
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.spec import Loaded, load_spec
@@ -100,3 +101,13 @@ def record_of(
         attempts.append(made)
     by_trial = {one.number: [one] for one in attempts}
     return Record([Session(1, 0.0, machine)], attempts, 0, by_trial)
+
+
+def compared(values: Sequence[float], references: Sequence[float]) -> Comparison:
+    """A cell that took so many seconds in each replicate, beside one that took so many."""
+    base, other, *_ = cells_of(loaded().spec)
+    attempts = [attempt(2 * n, n, base, s) for n, s in enumerate(references, 1)]
+    attempts += [attempt(2 * n + 1, n, other, s) for n, s in enumerate(values, 1)]
+    record = Record((), attempts, 0, {one.number: [one] for one in attempts})
+    results = results_of([base, other], record)
+    return compare("iterations", results[1], results[0], margin=0.1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy  # whose statistics are imported where a test takes them
 
-from hyperslab.apps.experiment.comparison import Comparison, compare, results_of
+from hyperslab.apps.experiment.comparison import compare, results_of
 from hyperslab.apps.experiment.design import cells_of
 from hyperslab.apps.experiment.intervals import (
     mean_interval,
@@ -18,7 +18,7 @@ from hyperslab.apps.experiment.intervals import (
 )
 from hyperslab.apps.experiment.record import Record, Session
 from hyperslab.apps.experiment.significance import below_p, beyond_p, differs_p
-from tests.apps.experiment.specs import attempt, loaded
+from tests.apps.experiment.specs import attempt, compared, loaded
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101])
@@ -45,15 +45,6 @@ def test_a_ratio_is_that_of_pairs() -> None:
     assert found == pytest.approx((2, 2, 2))
 
 
-def _compared(values: list[float], references: list[float]) -> Comparison:
-    base, other, *_ = cells_of(loaded().spec)
-    attempts = [attempt(2 * n, n, base, s) for n, s in enumerate(references, 1)]
-    attempts += [attempt(2 * n + 1, n, other, s) for n, s in enumerate(values, 1)]
-    record = Record((), attempts, 0, {one.number: [one] for one in attempts})
-    results = results_of([base, other], record)
-    return compare("iterations", results[1], results[0], margin=0.1)
-
-
 @pytest.mark.parametrize(
     ("values", "verdict"),
     [
@@ -67,7 +58,7 @@ def _compared(values: list[float], references: list[float]) -> Comparison:
     ],
 )
 def test_cells_are_told_apart_by_pairs(values: list[float], verdict: str) -> None:
-    assert _compared(values, [1.0, 1.0, 1.0]).verdict == verdict
+    assert compared(values, [1.0, 1.0, 1.0]).verdict == verdict
 
 
 def test_equivalence_is_what_two_one_sided_tests_say() -> None:
@@ -77,7 +68,7 @@ def test_equivalence_is_what_two_one_sided_tests_say() -> None:
         bound = math.log(1.1)
         above = scipy.stats.ttest_1samp(logarithms, -bound, alternative="greater").pvalue
         below = scipy.stats.ttest_1samp(logarithms, bound, alternative="less").pvalue
-        found = _compared(list(np.exp(logarithms)), [1.0] * 4)
+        found = compared(list(np.exp(logarithms)), [1.0] * 4)
         weaker = max(above, below)
         assert (found.verdict == "equivalent") == (weaker < 0.05)
         assert found.equivalent_p == pytest.approx(weaker, rel=1e-6)
@@ -100,13 +91,13 @@ def test_what_lies_beyond_a_margin_is_what_one_sided_tests_say(sign: int) -> Non
 
 
 def test_an_open_comparison_says_how_many_replicates_may_tell() -> None:
-    needed = _compared([0.95, 1.0, 1.06, 1.2], [1.0] * 4).needed
+    needed = compared([0.95, 1.0, 1.06, 1.2], [1.0] * 4).needed
     assert needed is not None
     assert 4 < needed < 60
 
 
 def test_a_replicate_that_failed_on_one_side_makes_no_pair() -> None:
-    found = _compared([2.0, 2.1], [1.0, 1.0, 1.0])
+    found = compared([2.0, 2.1], [1.0, 1.0, 1.0])
     assert found.pairs == 2
 
 

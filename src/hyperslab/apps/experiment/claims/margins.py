@@ -8,7 +8,9 @@ tests ask whether the ratio lies where the claim has it, and whether it lies els
 - slower or faster: beyond the margin, and the other way round
 - equivalent or slower: not below the margin, by one one-sided test; elsewhere by its opposite
 - equivalent or faster: not above the margin, likewise
-- slower, or faster: on this side of 1; elsewhere by a difference on the other one, or equivalence
+- slower: above the margin; elsewhere by a ratio that is not above it. A difference that is there,
+  and smaller than the margin, is told as such
+- faster: below the margin, likewise
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ AS_LONG = frozenset[Verdict](("equivalent",))
 NOT_AS_LONG = frozenset[Verdict](("slower", "faster"))
 NOT_FASTER = frozenset[Verdict](("equivalent", "slower"))
 NOT_SLOWER = frozenset[Verdict](("equivalent", "faster"))
-OF_MARGIN = (AS_LONG, NOT_AS_LONG, NOT_FASTER, NOT_SLOWER)
-"Verdicts of claims in which the margin counts."
+SLOWER = frozenset[Verdict](("slower",))
+FASTER = frozenset[Verdict](("faster",))
 Wanted = tuple[Collection[Verdict], Comparison]
 "A comparison with the verdicts of which it should have one."
 
@@ -65,7 +67,9 @@ def _shown_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
         return _above(one, -margin)
     if verdicts == NOT_SLOWER:
         return _below(one, margin)
-    return _on_side(verdicts, one)
+    if verdicts == SLOWER:
+        return _above(one, margin)
+    return _below(one, -margin)
 
 
 def _refuted_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
@@ -79,10 +83,9 @@ def _refuted_p(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
         return _below(one, -margin)
     if verdicts == NOT_SLOWER:
         return _above(one, margin)
-    if one.equivalent_p is None:
-        return None
-    opposite = _on_side(NOT_AS_LONG - verdicts, one)
-    return min(one.equivalent_p, 1.0 if opposite is None else opposite)
+    if verdicts == SLOWER:
+        return _below(one, margin)
+    return _above(one, -margin)
 
 
 def _beyond(one: Comparison, margin: float) -> float | None:
@@ -100,22 +103,15 @@ def _below(one: Comparison, bound: float) -> float | None:
     return as_far_as(not one.is_cut, below_p(one.logarithms, bound))
 
 
-def _on_side(verdicts: frozenset[Verdict], one: Comparison) -> float | None:
-    """Probability by chance of a ratio so far on one side of 1."""
-    if one.ratio is None or one.differs_p is None:
-        return None
-    return one.differs_p if _side(one) in verdicts else 1.0
-
-
 def words(one: Comparison, verdicts: Collection[Verdict], sign: bool | None) -> str:
     """What a comparison says of a claim. Its verdict is one among all that were made together."""
     if one.verdict == "unknown":
         return "one replicate alone, which tells nothing"
     asked = frozenset(verdicts)
-    if asked not in OF_MARGIN:
-        return _words_of_side(one, asked, sign)
     if sign is None:
         return _words_of_open(one)
+    if asked in (SLOWER, FASTER):
+        return _words_of_side(one, asked, sign)
     if asked in (NOT_FASTER, NOT_SLOWER):
         return _words_of_bound(one, asked, sign)
     if sign == (asked == AS_LONG):
@@ -123,13 +119,30 @@ def words(one: Comparison, verdicts: Collection[Verdict], sign: bool | None) -> 
     return f"{_side(one)} {_by_more(one)}"
 
 
-def _words_of_side(one: Comparison, asked: frozenset[Verdict], sign: bool | None) -> str:
-    if sign is None:
-        return _open(one)
-    is_equivalent = one.verdict == "equivalent" or _side(one) in asked
-    if not sign and is_equivalent:
+def _words_of_side(one: Comparison, asked: frozenset[Verdict], sign: bool) -> str:
+    if sign:
+        return f"{_side(one)} {_by_more(one)}"
+    if _side(one) in asked:
+        return _words_of_less(one)
+    if one.verdict == "equivalent":
         return show_equivalence(one)
-    return _side(one)
+    if one.verdict in NOT_AS_LONG:
+        return one.verdict
+    return _not(_only(asked), one)
+
+
+def _words_of_less(one: Comparison) -> str:
+    """An effect that is on the side of a claim, and smaller than the margin."""
+    if one.ratio is not None and is_apart(one.ratio):
+        return f"{_side(one)}, though by less than {show_share(one.margin)}"
+    if one.verdict == "equivalent":
+        return show_equivalence(one)
+    return _not(_side(one), one)
+
+
+def _only(asked: frozenset[Verdict]) -> Verdict:
+    (one,) = asked
+    return one
 
 
 def _words_of_open(one: Comparison) -> str:
@@ -145,8 +158,16 @@ def _words_of_bound(one: Comparison, asked: frozenset[Verdict], sign: bool) -> s
         return show_equivalence(one)
     if one.verdict in asked:
         return one.verdict
-    opposite = "faster" if asked == NOT_FASTER else "slower"
-    return f"not {opposite} {_by_more(one)}"
+    opposite: Verdict = "faster" if asked == NOT_FASTER else "slower"
+    return _not(opposite, one)
+
+
+def _not(verdict: Verdict, one: Comparison) -> str:
+    """What is ruled out, with the interval whose end a one-sided test at 5 % looks at."""
+    shown = ""
+    if one.inner is not None and one.inner.low is not None:
+        shown = f" (90 % interval {one.inner.low:.3g} to {one.inner.high:.3g})"
+    return f"not {verdict} {_by_more(one)}{shown}"
 
 
 def _by_more(one: Comparison) -> str:
