@@ -236,7 +236,9 @@ def told(asked: Experiment, record: Record, answer: Answer) -> dict[str, Any]:
             {
                 "levels": one.result.cell.levels,
                 "seconds": {kind: one.mean(kind) for kind in kinds_of([one])},
-                "first_and_later_reads_s": one.pairs,
+                "first_and_later_reads_s": [
+                    (trial.first_read_s, trial.later_read_s) for trial in one.paired
+                ],
             }
             for one in answer.phases
         ],

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.design import Cell
+from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.phases import (
     CellPhases,
     Phases,
@@ -23,9 +27,11 @@ def _span(task: int, slot: str, kind: str, start: int, end: int, lost: bool = Fa
     return Span(task, 1, slot, kind, start * MS, end * MS, 0, 0, 0, lost)
 
 
-def _cell(*ratios: float) -> CellPhases:
-    result = CellResult(Cell({}, ()), (), None)
-    return CellPhases(result, [Phases({"read": 1.0}, ratio, 1.0) for ratio in ratios])
+def _cell(*ratios: float, **levels: Level) -> CellPhases:
+    """A cell of such levels, whose first reads took so many times as long in each replicate."""
+    result = CellResult(Cell(levels, ()), (), None)
+    trials = [Phases({"read": 1.0}, ratio, 1.0, n) for n, ratio in enumerate(ratios, 1)]
+    return CellPhases(result, trials)
 
 
 def test_the_first_task_of_each_slot_is_told_from_later_ones() -> None:
@@ -48,7 +54,7 @@ def test_the_first_task_of_each_slot_is_told_from_later_ones() -> None:
 def test_a_trace_without_tasks_has_no_phases() -> None:
     found = phases_of(Trace([], ["a/w0/t0"]))
     assert (found.seconds, found.first_read_s, found.later_read_s) == ({}, None, None)
-    assert first_reads([_cell()]) is None
+    assert first_reads([_cell()]) == []
     assert list(sentences([_cell(2.0)])) == []
 
 
@@ -56,6 +62,44 @@ def test_a_trace_without_tasks_has_no_phases() -> None:
     ("ratios", "words"),
     [((2.0, 2.1, 1.9), "longer"), ((0.5, 0.51), "less"), ((0.5, 2.0, 1.0), "open")],
 )
-def test_first_reads_are_judged_by_their_interval(ratios: tuple[float, ...], words: str) -> None:
+def test_first_reads_are_judged_by_replicates(ratios: tuple[float, ...], words: str) -> None:
     (told,) = sentences([_cell(*ratios)])
     assert words in told.rpartition(":")[2]
+
+
+def test_cells_of_a_replicate_are_one_value() -> None:
+    cells = [_cell(2.0, 1.0), _cell(8.0, 1.0)]
+    assert first_reads(cells) == pytest.approx([math.log(4), 0.0])
+    (told,) = sentences(cells)
+    assert "over 2 replicates" in told
+
+
+def test_slots_that_wait_for_their_turn_say_nothing_of_first_reads() -> None:
+    late = [_cell(0.5, 0.5, 0.5, engine="spark", stagger=0.2)]
+    late += [_cell(0.5, 0.5, 0.5, engine="spark", readers_per_device=1)]
+    late += [_cell(0.5, 0.5, 0.5, engine="spark-binary-files")]
+    assert list(sentences(late)) == []
+    at_once = _cell(1.0, 1.01, 0.99, engine="spark", stagger=0, readers_per_device=0)
+    (told,) = sentences([*late, at_once])
+    assert told.startswith("spark: first reads of slots take 1.00 x")
+
+
+def test_what_differs_alone_may_be_chance_among_several_readers() -> None:
+    near = _cell(1.2, 1.3, 1.25, engine="spark")
+    (alone,) = sentences([near])
+    assert alone.endswith("they take longer.")
+    others = [_cell(0.9, 1.0, 1.1, engine=str(number)) for number in range(5)]
+    among, *_ = sentences([near, *others])
+    assert among.endswith("whether they differ is open, as among so many it may be chance.")
+
+
+def test_replicates_that_differ_do_not_make_first_reads_differ() -> None:
+    """Cells of a replicate that share what it does are no further evidence."""
+    draw = random.Random(18)
+    wrong = 0
+    for _ in range(300):
+        shared = [draw.gauss(0, 0.2) for _ in range(3)]
+        cells = [_cell(*(math.exp(one + draw.gauss(0, 0.02)) for one in shared)) for _ in range(4)]
+        (told,) = sentences(cells)
+        wrong += not told.endswith("open.")
+    assert wrong / 300 < 0.08

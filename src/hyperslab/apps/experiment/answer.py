@@ -22,15 +22,14 @@ from hyperslab.apps.experiment.comparison import (
 from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import Interval
 from hyperslab.apps.experiment.named import tier_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
 from hyperslab.apps.experiment.record import PASSING, Attempt, Record, Session
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.setting import BIDS, processors_of
+from hyperslab.apps.experiment.shown import is_apart, show_interval
 from hyperslab.apps.experiment.trends import Trends, trends_of
-from hyperslab.report.compare import show_ratio
 from hyperslab.units import show_count, show_list, show_seconds, show_share
 
 REASONS_TOLD = 3
@@ -50,7 +49,7 @@ class Answer:
     "Sentences on how far to trust all of it, what is missing first."
     expected: Sequence[Expected] = ()
     "What the model says of each cell."
-    trends: Trends = field(default_factory=lambda: Trends((), (), None))
+    trends: Trends = field(default_factory=Trends)
     phases: Sequence[CellPhases] = ()
     "Phases of the tasks of each cell."
     places: Mapping[str, Known] = field(default_factory=dict)
@@ -84,7 +83,7 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     trends = trends_of(results)
     evidence += [
         *expectation.sentences(expected),
-        *growing.sentences(trends),
+        *growing.sentences(trends, spec.margin),
         *reading.sentences(phases),
     ]
     certainty = [
@@ -211,14 +210,6 @@ def _s(words: Sequence[str]) -> str:
     return ""
 
 
-def show_interval(interval: Interval) -> str:
-    """A ratio with the bounds of its interval, such as `1.32 x (1.21 to 1.44)`."""
-    text = show_ratio(interval.mean)
-    if interval.low is None or interval.high is None:
-        return text
-    return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
-
-
 def _evidence(one: Comparison, decided: Verdict) -> str:
     """The size of an effect, and what follows from it alone; says so where all comparisons together
     decide nothing.
@@ -244,13 +235,6 @@ def show_equivalence(one: Comparison) -> str:
     if is_apart(one.ratio):
         seen = ", though a difference is there"
     return f"equivalent within {show_share(one.margin)} (90 % interval {inner}){seen}"
-
-
-def is_apart(ratio: Interval) -> bool:
-    """Whether the 95 % interval of a ratio does not hold 1."""
-    if ratio.low is None or ratio.high is None:
-        return False
-    return not ratio.low <= 1 <= ratio.high
 
 
 def _conclusion(one: Comparison) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from hyperslab.apps.experiment.answer import Answer, show_interval
+from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.model import Expectation, Term
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.sections import Sheet
+from hyperslab.apps.experiment.shown import show_interval
 from hyperslab.units import show_seconds
 
 UNKNOWN = "not known"

@@ -76,8 +76,12 @@ def ratio_interval(
     Student's t gives for the mean of their logarithms.
     """
     pairs = zip(values, references, strict=True)
-    logarithms = mean_interval([math.log(value / other) for value, other in pairs], confidence)
-    if logarithms.low is None or logarithms.high is None:
-        return Interval(math.exp(logarithms.mean), None, None)
-    bounds = (math.exp(logarithms.low), math.exp(logarithms.high))
-    return Interval(math.exp(logarithms.mean), *bounds)
+    return ratio_of([math.log(value / other) for value, other in pairs], confidence)
+
+
+def ratio_of(logarithms: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Geometric mean of the ratios with these logarithms, with its interval."""
+    found = mean_interval(logarithms, confidence)
+    if found.low is None or found.high is None:
+        return Interval(math.exp(found.mean), None, None)
+    return Interval(math.exp(found.mean), math.exp(found.low), math.exp(found.high))

@@ -8,6 +8,7 @@ Glatard, A performance comparison of Dask and Apache Spark for data-intensive ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -15,11 +16,16 @@ from statistics import fmean
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.gantts import trace_of
-from hyperslab.apps.experiment.intervals import Interval, ratio_interval
+from hyperslab.apps.experiment.intervals import ratio_of
+from hyperslab.apps.experiment.setting import READ_BEFORE
+from hyperslab.apps.experiment.shown import is_apart, show_interval
+from hyperslab.apps.experiment.significance import differs_p, holm, is_told
 from hyperslab.report.summary import lanes
 from hyperslab.trace import NO_TASK, Span, Trace
 
 READS = ("open", "read")
+TURNS = ("stagger", "readers_per_device")
+"Factors by which slots wait before they read; 0: they do not."
 ORDER = ("open", "read", "compute", "write")
 "Kinds that come first in tables."
 
@@ -54,13 +60,9 @@ class CellPhases:
         return fmean(trial.seconds.get(kind, 0.0) for trial in self.trials)
 
     @property
-    def pairs(self) -> list[tuple[float, float]]:
-        """First and later reads of every trial that has both."""
-        return [
-            (trial.first_read_s, trial.later_read_s)
-            for trial in self.trials
-            if trial.first_read_s and trial.later_read_s
-        ]
+    def paired(self) -> list[Phases]:
+        """Trials that have both first and later reads."""
+        return [trial for trial in self.trials if trial.first_read_s and trial.later_read_s]
 
 
 def phases_of(trace: Trace, replicate: int = 0) -> Phases:
@@ -126,43 +128,60 @@ def cell_phases(
             yield CellPhases(result, trials)
 
 
-def first_reads(cells: Sequence[CellPhases]) -> Interval | None:
-    """Time of first reads over that of later ones, over all trials; None without any."""
-    pairs = [pair for cell in cells for pair in cell.pairs]
-    if not pairs:
-        return None
-    return ratio_interval([first for first, _ in pairs], [later for _, later in pairs])
+def first_reads(cells: Sequence[CellPhases]) -> list[float]:
+    """Logarithms of the times of first reads over those of later ones, one for each replicate: the
+    mean of its cells, which are no independent values.
+    """
+    found: dict[int, list[float]] = {}
+    for cell in cells:
+        for trial in cell.paired:
+            assert trial.first_read_s
+            assert trial.later_read_s
+            ratio = math.log(trial.first_read_s / trial.later_read_s)
+            found.setdefault(trial.replicate, []).append(ratio)
+    return [fmean(own) for _, own in sorted(found.items())]
+
+
+def reads_itself(result: CellResult) -> bool:
+    """Whether tasks read, and nobody else before them, so that their phases say how long."""
+    return result.cell.levels.get("engine") not in READ_BEFORE
+
+
+def begins_at_once(result: CellResult) -> bool:
+    """Whether slots begin to read when they like: none waits for its turn or for a limit."""
+    return not any(result.cell.levels.get(name) for name in TURNS)
 
 
 def sentences(cells: Sequence[CellPhases]) -> Iterator[str]:
-    """What first reads take on each engine and tier, as evidence."""
+    """What first reads take on each engine and tier, as evidence, of slots that begin at once."""
     alike: dict[str, list[CellPhases]] = {}
     for one in cells:
-        alike.setdefault(_reader(one.result), []).append(one)
-    for reader, own in alike.items():
-        yield from _sentence(reader, own)
+        if reads_itself(one.result) and begins_at_once(one.result):
+            alike.setdefault(_reader(one.result), []).append(one)
+    found = {reader: first_reads(own) for reader, own in alike.items()}
+    several = {reader: ratios for reader, ratios in found.items() if len(ratios) > 1}
+    by_chance = holm([differs_p(ratios) for ratios in several.values()])
+    for (reader, ratios), p in zip(several.items(), by_chance, strict=True):
+        yield _sentence(reader, ratios, is_told(p))
 
 
 def _reader(result: CellResult) -> str:
     """Who reads from where, in words."""
-    names = [name for name in ("engine", "tier") if name in result.cell.levels]
+    names = [name for name in ("engine", "tier", "input_tier") if name in result.cell.levels]
     return " from ".join(result.cell.shown(name) for name in names)
 
 
-def _sentence(reader: str, cells: Sequence[CellPhases]) -> Iterator[str]:
-    ratio = first_reads(cells)
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return
+def _sentence(reader: str, ratios: Sequence[float], is_sure: bool) -> str:
     words = "whether they differ is open"
-    if ratio.low > 1:
-        words = "they take longer"
-    elif ratio.high < 1:
-        words = "they take less"
-    trials = sum(len(cell.pairs) for cell in cells)
+    if is_sure:
+        words = "they take longer" if fmean(ratios) > 0 else "they take less"
+    elif is_apart(ratio_of(ratios)):
+        words = "whether they differ is open, as among so many it may be chance"
     head = f"{reader}: first" if reader else "First"
-    yield (
-        f"{head} reads of slots take {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) times"
-        f" as long as later ones, over {trials} trials: {words}."
+    shown = show_interval(ratio_of(ratios))
+    return (
+        f"{head} reads of slots take {shown} as long as later ones, over {len(ratios)} replicates:"
+        f" {words}."
     )
 
 

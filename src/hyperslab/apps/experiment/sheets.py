@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from hyperslab.apps.experiment.answer import Answer, makespan_words, show_interval
+from hyperslab.apps.experiment.answer import Answer, makespan_words
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.record import Record, Session
 from hyperslab.apps.experiment.sections import Sheet
+from hyperslab.apps.experiment.shown import show_interval
 
 
 def cells_sheet(answer: Answer) -> Sheet:

@@ -1,46 +1,31 @@
 """Trends: what grows with workers and blocks, engine by engine, and whether engines trade overhead
 for transfer.
 
-Transfer is the time of all slots in reading and writing, overhead that between their tasks, as the
-summary of a run defines both. Three things are asked that M. Dugré, V. Hayot-Sasson, T. Glatard, A
-performance comparison of Dask and Apache Spark for data-intensive neuroimaging pipelines (2019)
-states:
+Three things are asked that M. Dugré, V. Hayot-Sasson, T. Glatard, A performance comparison of Dask
+and Apache Spark for data-intensive neuroimaging pipelines (2019) states: by how much overhead and
+transfer grow with each worker, whether makespans vary more with more blocks (`spreads`), and
+whether overhead and transfer compensate each other (`compensation`).
 
-- by how much both grow with each worker;
-- whether makespans vary more between replicates with more blocks: by the sign of the slope of the
-  logarithm of the standard deviation over that of the blocks, engine by engine;
-- whether overhead and transfer compensate each other: the slope of transfer over overhead among
-  engines, within each replicate of the same levels, and its mean over replicates. -1: what one
-  takes longer in one, it takes less in the other; 0: they have nothing to do with each other.
-
-Where trials ran on several machines, each of these is looked at within one machine, and put
-together then.
+What each worker costs is the slope of a least-squares line over the levels of workers within each
+replicate, and the mean of these: trials of one replicate are no independent points. Where trials
+ran on several machines, each slope is of one machine.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import variance
 
-from hyperslab.apps.experiment.comparison import MEASURE, Block, CellResult, measured
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import mean_interval
-from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.regression import (
-    Point,
-    Slope,
-    sign_probability,
-    slope_of,
-    slope_within,
-)
+from hyperslab.apps.experiment import compensation, spreads
+from hyperslab.apps.experiment.comparison import Block, CellResult
+from hyperslab.apps.experiment.compensation import Traded, trades_of
+from hyperslab.apps.experiment.intervals import Interval, mean_interval
+from hyperslab.apps.experiment.lines import amount, lines_of
+from hyperslab.apps.experiment.regression import slope_of
+from hyperslab.apps.experiment.shown import show_mean
+from hyperslab.apps.experiment.spreads import Spread, spreads_of
 
-ENGINE = "engine"
 WORKERS = "workers"
-BLOCKS = ("files", "blocks")
-"Factors that are numbers of blocks."
-MEASURES = ("overhead", "transfer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,213 +34,85 @@ class Growth:
 
     engine: str
     workers: Sequence[float]
-    overhead: Slope
-    transfer: Slope
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How makespans and overheads vary between replicates, by blocks, on an engine."""
-
-    engine: str
-    factor: str
-    deviations: Sequence[tuple[float, float, float]]
-    "Blocks, standard deviations of makespan and of overhead, seconds."
+    overhead_s: Mapping[Block, float]
+    "Slope of the overhead in each block."
+    transfer_s: Mapping[Block, float]
 
     @property
-    def grows(self) -> bool:
-        """Whether makespans vary more with more blocks."""
-        return self._slope(1) > 0
+    def overhead(self) -> Interval:
+        """Mean slope of the overhead."""
+        return mean_interval(list(self.overhead_s.values()))
 
     @property
-    def overhead_grows(self) -> bool:
-        """Whether overheads vary more with more blocks."""
-        return self._slope(2) > 0
-
-    def _slope(self, column: int) -> float:
-        told = [row for row in self.deviations if row[column] > 0]
-        slope = slope_of([(math.log(row[0]), math.log(row[column])) for row in told])
-        if slope is None:
-            return 0.0
-        return slope.value
+    def transfer(self) -> Interval:
+        """Mean slope of the transfer."""
+        return mean_interval(list(self.transfer_s.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Trends:
     """All of it."""
 
-    growths: Sequence[Growth]
-    spreads: Sequence[Spread]
-    compensation: Slope | None
-    "Slope of transfer over overhead among engines; None without two of them."
+    growths: Sequence[Growth] = ()
+    spreads: Sequence[Spread] = ()
+    trades: Sequence[Traded] = ()
+    "Overhead and transfer of every two engines, all else at the baseline."
+
+    def growth(self, engine: str) -> Growth | None:
+        """What each further worker costs on an engine; None where nobody knows."""
+        for one in self.growths:
+            if one.engine == engine:
+                return one
+        return None
 
 
 def trends_of(results: Sequence[CellResult]) -> Trends:
     """The trends of an experiment's cells, of which the first is the baseline."""
     if not results:
-        return Trends([], [], None)
-    growths = list(_growths(results))
-    return Trends(growths, list(_spreads(results)), compensation_of(results))
-
-
-def compensation_of(results: Sequence[CellResult]) -> Slope | None:
-    """Slope of transfer over overhead among engines, as the mean of that of each replicate: cells
-    of one engine are no independent points. None without two engines.
-    """
-    by_block: dict[Block, list[Point]] = {}
-    for block, point in _pairs(results):
-        by_block.setdefault(block, []).append(point)
-    slopes = [slope for points in by_block.values() if (slope := slope_within(points))]
-    if not slopes:
-        return None
-    interval = mean_interval([slope.value for slope in slopes])
-    return Slope(*interval, sum(slope.points for slope in slopes))
-
-
-def amount(attempt: Attempt, measure: str) -> float | None:
-    """Overhead or transfer of a trial, seconds of all slots."""
-    names: tuple[str, ...] = ("overhead_s",)
-    if measure == "transfer":
-        names = ("read_s", "write_s")
-    values = [attempt.numbers.get(name) for name in names]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return None
-    return sum(known)
-
-
-def _lines(results: Sequence[CellResult], factor: str) -> dict[str, list[CellResult]]:
-    """Cells in which a factor that is a number varies and all else is the baseline's, by engine."""
-    baseline = results[0].cell.levels
-    if not _is_number(baseline.get(factor)):
-        return {}
-    found: dict[str, list[CellResult]] = {}
-    for result in results:
-        changed = set(result.cell.changed) - {ENGINE, factor}
-        if not changed and _is_number(result.cell.levels[factor]):
-            engine = str(result.cell.levels.get(ENGINE, ""))
-            found.setdefault(engine, []).append(result)
-    return found
-
-
-def _is_number(level: Level | None) -> bool:
-    return isinstance(level, int | float) and not isinstance(level, bool)
+        return Trends()
+    return Trends(list(_growths(results)), list(spreads_of(results)), list(trades_of(results)))
 
 
 def _growths(results: Sequence[CellResult]) -> Iterator[Growth]:
-    for engine, line in _lines(results, WORKERS).items():
-        slopes = [slope_within(_points(line, WORKERS, measure)) for measure in MEASURES]
-        overhead, transfer = slopes
-        if overhead is not None and transfer is not None:
-            levels = sorted({float(one.cell.levels[WORKERS]) for one in line})
-            yield Growth(engine, levels, overhead, transfer)
+    for engine, line in lines_of(results, WORKERS).items():
+        known = [result for result in line if result.done]
+        overhead_s = slopes_by_block(known, WORKERS, "overhead")
+        transfer_s = slopes_by_block(known, WORKERS, "transfer")
+        if overhead_s and transfer_s:
+            levels = sorted({float(one.cell.levels[WORKERS]) for one in known})
+            yield Growth(engine, levels, overhead_s, transfer_s)
 
 
-def _points(line: Sequence[CellResult], factor: str, measure: str) -> list[Point]:
-    """A number of trials over the levels of a factor, in blocks of one machine."""
-    return [
-        Point(machine, float(result.cell.levels[factor]), value)
-        for result in line
-        for (_, machine), value in result.by_block(lambda one: amount(one, measure)).items()
-    ]
-
-
-def _spreads(results: Sequence[CellResult]) -> Iterator[Spread]:
-    for factor in BLOCKS:
-        for engine, line in _lines(results, factor).items():
-            rows = [row for result in line if (row := _deviations(result, factor)) is not None]
-            if len(rows) > 1:
-                yield Spread(engine, factor, sorted(rows))
-
-
-def _deviations(result: CellResult, factor: str) -> tuple[float, float, float] | None:
-    makespan = deviation(result.by_block(measured(MEASURE)))
-    overhead = deviation(result.by_block(lambda one: amount(one, "overhead")))
-    if makespan is None or overhead is None:
-        return None
-    return float(result.cell.levels[factor]), makespan, overhead
-
-
-def deviation(values: Mapping[Block, float]) -> float | None:
-    """Standard deviation between replicates on one machine, of all machines together; None without
-    two replicates on one.
+def slopes_by_block(line: Sequence[CellResult], factor: str, measure: str) -> Mapping[Block, float]:
+    """Slope of overhead or transfer over the levels of a factor, in every block that has all of
+    them.
     """
-    by_machine: dict[int, list[float]] = {}
-    for (_, machine), value in values.items():
-        by_machine.setdefault(machine, []).append(value)
-    several = [own for own in by_machine.values() if len(own) > 1]
-    freedom = sum(len(own) - 1 for own in several)
-    if not freedom:
-        return None
-    squares = sum(variance(own) * (len(own) - 1) for own in several)
-    return math.sqrt(squares / freedom)
-
-
-def _pairs(results: Sequence[CellResult]) -> Iterator[tuple[Block, Point]]:
-    """Overhead and transfer of every trial with its block, in blocks of all engines."""
-    for result in results:
-        others = tuple(pair for pair in result.cell.key if pair[0] != ENGINE)
-        if ENGINE not in result.cell.levels:
-            continue
-        for attempt in result.done:
-            overhead = amount(attempt, "overhead")
-            transfer = amount(attempt, "transfer")
-            if overhead is not None and transfer is not None:
-                yield result.block_of(attempt), Point(others, overhead, transfer)
+    values = [
+        (float(result.cell.levels[factor]), result.by_block(lambda one: amount(one, measure)))
+        for result in line
+    ]
+    if not values:
+        return {}
+    blocks = sorted(set.intersection(*(set(own) for _, own in values)))
+    slopes = {block: slope_of([(level, own[block]) for level, own in values]) for block in blocks}
+    return {block: slope for block, slope in slopes.items() if slope is not None}
 
 
 # In sentences
 
 
-def sentences(trends: Trends) -> Iterator[str]:
+def sentences(trends: Trends, margin: float) -> Iterator[str]:
     """What the trends say, as evidence."""
     for growth in trends.growths:
         name = growth.engine or "the engine"
+        overhead = show_mean(list(growth.overhead_s.values()), " s")
+        transfer = show_mean(list(growth.transfer_s.values()), " s")
         yield (
-            f"Each further worker of {name} costs {show_slope(growth.overhead)} of overhead and"
-            f" {show_slope(growth.transfer)} of transfer, over all slots."
+            f"Each further worker of {name} costs {overhead} of overhead and {transfer} of"
+            " transfer, over all slots."
         )
-    yield from _spread_sentences(trends.spreads)
-    if trends.compensation is not None:
-        yield _compensation(trends.compensation)
-
-
-def show_slope(slope: Slope, unit: str = " s") -> str:
-    """A slope with the bounds of its interval."""
-    text = f"{slope.value:.3g}{unit}"
-    if slope.low is None or slope.high is None:
-        return text
-    return f"{text} ({slope.low:.3g} to {slope.high:.3g})"
-
-
-def _spread_sentences(spreads: Sequence[Spread]) -> Iterator[str]:
-    by_factor: dict[str, list[Spread]] = {}
-    for spread in spreads:
-        by_factor.setdefault(spread.factor, []).append(spread)
-    for factor, own in by_factor.items():
-        count = sum(spread.grows for spread in own)
-        overheads = sum(spread.overhead_grows for spread in own)
-        chance = sign_probability(count, len(own))
-        yield (
-            f"Makespans vary more between replicates with more {factor} on {count} of"
-            f" {len(own)} engines (so many by chance: {chance:.2g}), overheads on {overheads}."
-        )
-
-
-def _compensation(slope: Slope) -> str:
-    head = (
-        f"Overhead and transfer of engines: {show_slope(slope, ' s')} of transfer for each second"
-    )
-    head += " of overhead"
-    if slope.low is None or slope.high is None:
-        return f"{head}; too few trials tell."
-    if slope.high >= 0:
-        return f"{head}; that they compensate each other is not shown."
-    if slope.low <= -1 <= slope.high:
-        return f"{head}: they compensate each other, wholly as far as can be told."
-    if slope.high < -1:
-        return f"{head}: transfer falls by more than overhead grows."
-    return f"{head}: they compensate each other in part."
+    yield from spreads.sentences(trends.spreads)
+    yield from compensation.sentences(trends.trades, margin)
 
 
 def told(trends: Trends) -> Mapping[str, object]:
@@ -274,5 +131,5 @@ def told(trends: Trends) -> Mapping[str, object]:
             {"engine": one.engine, "factor": one.factor, "deviations": one.deviations}
             for one in trends.spreads
         ],
-        "compensation": trends.compensation and trends.compensation._asdict(),
+        "compensation": [compensation.told(one) for one in trends.trades],
     }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperslab.apps.experiment.answer import Answer, show_interval
+from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.expectation import mean
-from hyperslab.apps.experiment.phases import CellPhases, first_reads, kinds_of
+from hyperslab.apps.experiment.intervals import ratio_of
+from hyperslab.apps.experiment.phases import CellPhases, first_reads, kinds_of, reads_itself
 from hyperslab.apps.experiment.published import Published
 from hyperslab.apps.experiment.sections import Sheet
-from hyperslab.apps.experiment.trends import Spread, show_slope
-from hyperslab.units import show_rate, show_seconds
+from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.apps.experiment.spreads import Spread
+from hyperslab.units import show_rate, show_seconds, show_share
 
 UNKNOWN = "not known"
 GARBAGE = "java_gc_s"
@@ -23,15 +25,20 @@ NUMBERS_HINT = (
 )
 GROWTH_HINT = (
     "Slopes of least squares over the levels of workers, all else at the baseline, in seconds of"
-    " all slots for each further worker, with 95 % intervals."
+    " all slots for each further worker: means over replicates, with 95 % intervals."
 )
 PHASES_HINT = (
     "Mean time of a task in each kind of phase, over all trials. First reads: those of the first"
-    " task of each slot, beside those of all later tasks, with 95 % intervals over trials. It is"
+    " task of each slot, beside those of all later tasks, with 95 % intervals over replicates; none"
+    " where somebody else reads before tasks begin, as Java does for Spark's binaryFiles. It is"
     " what a first touch costs, as of files and libraries that nobody has opened yet, beside that"
     " all slots begin at once: the two cannot be told apart by times alone."
 )
-SPREAD_HINT = "Standard deviations over replicates, all else at the baseline."
+SPREAD_HINT = (
+    "Standard deviations over replicates of logarithms, which are about those in proportion to the"
+    " mean, all else at the baseline; what all trials of a replicate share is left out where there"
+    " are several engines."
+)
 
 
 def numbers_sheet(answer: Answer) -> Sheet:
@@ -97,10 +104,10 @@ def phases_sheet(answer: Answer) -> Sheet:
 
 
 def _first(cell: CellPhases) -> str:
-    ratio = first_reads([cell])
-    if ratio is None:
+    ratios = first_reads([cell])
+    if not ratios or not reads_itself(cell.result):
         return "-"
-    return show_interval(ratio)
+    return show_interval(ratio_of(ratios))
 
 
 def trends_sheets(answer: Answer, published: Published | None) -> list[Sheet]:
@@ -122,8 +129,8 @@ def _growth(answer: Answer, published: Published | None) -> Sheet:
     rows = [
         (
             growth.engine,
-            show_slope(growth.overhead),
-            show_slope(growth.transfer),
+            show_mean(list(growth.overhead_s.values()), " s"),
+            show_mean(list(growth.transfer_s.values()), " s"),
             *told.get(growth.engine, none),
         )
         for growth in answer.trends.growths
@@ -133,9 +140,15 @@ def _growth(answer: Answer, published: Published | None) -> Sheet:
 
 def _spread(spread: Spread) -> Sheet:
     rows = [
-        (f"{blocks:g}", show_seconds(makespan), show_seconds(overhead))
+        (f"{blocks:g}", show_share(makespan), _shown_deviation(overhead))
         for blocks, makespan, overhead in spread.deviations
     ]
     columns = (spread.factor, "makespan varies by", "overhead varies by")
     title = f"Variance against {spread.factor}: {spread.engine or 'all'}"
     return Sheet(title, columns, rows, SPREAD_HINT)
+
+
+def _shown_deviation(deviation: float | None) -> str:
+    if deviation is None:
+        return UNKNOWN
+    return show_share(deviation)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from hyperslab.apps.experiment.answer import Answer, is_apart, show_interval
+from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.claims.margins import signs_of, words
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
@@ -25,8 +25,9 @@ from hyperslab.apps.experiment.comparison import (
     paired,
 )
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
+from hyperslab.apps.experiment.intervals import ratio_interval
 from hyperslab.apps.experiment.named import NamedTier
+from hyperslab.apps.experiment.shown import show_interval, show_mean
 from hyperslab.apps.experiment.significance import differs_p, holm, is_told
 from hyperslab.units import show_count, show_list
 
@@ -200,13 +201,6 @@ def sentence(one: Comparison, said: str) -> str:
     )
 
 
-def judged_ratio(ratio: Interval, told: str) -> Judged:
-    """Judge that a ratio is greater than 1, by its 95 % interval."""
-    if not is_apart(ratio):
-        return Judged("open", [told])
-    return Judged("reproduced" if ratio.mean > 1 else "refuted", [told])
-
-
 class Contrast(NamedTuple):
     """Paired differences that are to be greater than 0."""
 
@@ -269,15 +263,6 @@ def contrast(head: str, pairs: Sequence[tuple[float, float]]) -> Contrast:
         return Contrast(told, [math.log(late / early) for late, early in pairs])
     differences = [late - early for late, early in pairs]
     return Contrast(f"{head}, a difference of {show_mean(differences)}.", differences)
-
-
-def show_mean(values: Sequence[float]) -> str:
-    """A mean with the bounds of its 95 % interval."""
-    interval = mean_interval(values)
-    text = f"{interval.mean:.3g}"
-    if interval.low is None or interval.high is None:
-        return text
-    return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
 
 
 Ratios = Mapping[Block, float]

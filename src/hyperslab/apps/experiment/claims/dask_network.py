@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from hyperslab.apps.experiment.answer import show_interval
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
+    Contrast,
     Evidence,
     Judge,
     Judged,
     Outcome,
     Values,
     advised,
-    counted,
     expecting,
-    judged_ratio,
+    judged_contrasts,
     outcome_of,
     rising,
-    show_mean,
     sign_of,
 )
 from hyperslab.apps.experiment.comparison import (
@@ -31,9 +30,10 @@ from hyperslab.apps.experiment.comparison import (
     paired,
 )
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
+from hyperslab.apps.experiment.intervals import mean_interval, ratio_interval
 from hyperslab.apps.experiment.links import Slow
 from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.shown import show_interval, show_mean
 from hyperslab.network.lab.link import parse_rate
 from hyperslab.units import show_bytes, show_list, show_seconds, show_share
 
@@ -127,22 +127,19 @@ def _round_trip_or_rate(evidence: Evidence) -> Judged:
     """Compare cells whose round trip is so many times longer with those whose rate is as many times
     lower: the longer of the two times says which matters more.
     """
-    told: list[str] = []
-    ratios: list[Interval] = []
+    found = []
     for far, slow, factor in _counterparts(evidence):
         one = compare("link_delay_ms", far, slow, evidence.margin)
         if one.ratio is None:
             continue
-        ratios.append(one.ratio)
-        told.append(
+        told = (
             f"Delays {factor:g} times as long take {show_interval(one.ratio)} as long as rates"
             f" {factor:g} times lower."
         )
-    if not ratios:
+        found.append(Contrast(told, one.logarithms))
+    if not found:
         return Judged("not tested", ["No two cells differ by the same factor in delay and rate."])
-    judged = [judged_ratio(ratio, text) for ratio, text in zip(ratios, told, strict=True)]
-    signs = [sign_of(one) for one in judged]
-    return Judged(outcome_of(signs), [*counted(signs), *told])
+    return judged_contrasts(found)
 
 
 def _counterparts(evidence: Evidence) -> Iterator[tuple[CellResult, CellResult, float]]:
@@ -337,7 +334,8 @@ def _fewer_bytes(evidence: Evidence) -> Judged:
         f"{show_list([show_bytes(round(mean)) for mean in means])} over fast and slow links:"
         f" {show_interval(ratio)} as much over fast ones."
     )
-    return judged_ratio(ratio, told)
+    differences = [math.log(here / there) for here, there in zip(own, other, strict=True)]
+    return judged_contrasts([Contrast(told, differences)])
 
 
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:

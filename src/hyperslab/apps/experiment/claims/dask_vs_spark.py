@@ -18,7 +18,6 @@ from hyperslab.apps.experiment.claims.claim import (
     expecting,
     expecting_each,
     judged_contrasts,
-    show_mean,
 )
 from hyperslab.apps.experiment.claims.saturation import (
     compensation,
@@ -37,12 +36,12 @@ from hyperslab.apps.experiment.comparison import (
     CellResult,
     Comparison,
     Verdict,
-    paired,
 )
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.regression import sign_probability
-from hyperslab.apps.experiment.trends import amount
+from hyperslab.apps.experiment.shown import show_mean
+from hyperslab.apps.experiment.spreads import growing, is_shown
+from hyperslab.apps.experiment.spreads import sentence as spread_sentence
 from hyperslab.engines.facts import facts_of
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes, show_list
@@ -62,8 +61,6 @@ MOST = "dask-futures"
 "Engines of least and of most overhead for each worker, in the paper."
 LIMIT_REASONS = ("OutOfMemoryError", "array size", "2147483647", "Integer.MAX_VALUE")
 "Words of Java for what does not fit in an array."
-BY_CHANCE = 0.05
-"Probability from which on so many engines may have come out one way by chance."
 
 
 def _engines(evidence: Evidence) -> Judged:
@@ -126,27 +123,34 @@ def _cuts(evidence: Evidence) -> Judged:
         for one in evidence.beside("files", level, base, WITHOUT_START, engine=engine)
     ]
     judged = expecting({"slower"}, found)
-    delay_s = float(evidence.baseline["delay"])
-    if not delay_s or judged.outcome == "not tested":
+    sleeping = list(_sleeping(evidence))
+    if not sleeping or judged.outcome == "not tested":
         return judged
     outcome: Outcome = "in part" if judged.outcome == "reproduced" else judged.outcome
-    why = (
-        f"Every block sleeps for {delay_s:g} s, here as in the paper: {levels[-1]} blocks sleep"
-        f" {float(levels[-1]) / float(base):g} times as long in all as {base}. That more of them"
-        " take longer is not the cost of the partition alone."
-    )
-    return Judged(outcome, [why, *judged.evidence])
+    why = "That more of them take longer is not the cost of the partition alone."
+    return Judged(outcome, [*sleeping, why, *judged.evidence])
+
+
+def _sleeping(evidence: Evidence) -> Iterator[str]:
+    """How long blocks sleep, and how much more so where there are more of them."""
+    delay_s = float(evidence.baseline["delay"])
+    base = evidence.baseline["files"]
+    most = max(evidence.levels("files"), key=float)
+    if delay_s:
+        yield (
+            f"Every block sleeps for {delay_s:g} s, here as in the paper: {most} blocks sleep"
+            f" {float(most) / float(base):g} times as long in all as {base}."
+        )
 
 
 def _growing(evidence: Evidence) -> Judged:
     found = [
         Contrast(
-            f"Overhead of all slots, s for each further worker, {engine}:"
-            f" {show_mean(list(slopes.values()))}.",
-            list(slopes.values()),
+            f"Overhead of all slots, s for each further worker, {engine}: {show_mean(slopes)}.",
+            slopes,
         )
         for engine in evidence.levels("engine")[1:]
-        if (slopes := _slopes(evidence, engine))
+        if (slopes := list(_slopes(evidence, engine).values()))
     ]
     return judged_contrasts(found)
 
@@ -167,14 +171,11 @@ def _growing_order(evidence: Evidence) -> Judged:
 
 
 def _slopes(evidence: Evidence, engine: Level) -> Mapping[Block, float]:
-    """Overhead for each further worker, from fewest to most of them, by block."""
-    levels = sorted(evidence.levels("workers"), key=float)
-    few, many = (evidence.cell(engine=engine, workers=level) for level in (levels[0], levels[-1]))
-    if len(levels) < 2 or few is None or many is None:
+    """Overhead for each further worker, by block, as the answer has it."""
+    growth = evidence.answer.trends.growth(str(engine))
+    if growth is None:
         return {}
-    more = float(levels[-1]) - float(levels[0])
-    both = paired(few, many, lambda one: amount(one, "overhead"))
-    return {block: (late - early) / more for block, (early, late) in both.items()}
+    return growth.overhead_s
 
 
 def _barrier(evidence: Evidence) -> Judged:
@@ -214,20 +215,22 @@ def _waits(attempt: Attempt) -> Waits | None:
 
 
 def _variance(evidence: Evidence) -> Judged:
+    """Look on how many engines makespans vary more, in proportion to their length. What blocks
+    sleep does not vary, so that it speaks against the claim: no more than a part of it is refuted.
+    """
     spreads = evidence.answer.trends.spreads
-    if not spreads:
+    count, of = growing(spreads)
+    if not of:
         return Judged("not tested", ["Too few replicates of several numbers of blocks."])
-    growing = sum(one.grows for one in spreads)
-    chance = sign_probability(growing, len(spreads))
-    told = (
-        f"Makespans vary more between replicates with more blocks on {growing} of"
-        f" {len(spreads)} engines (so many by chance: {chance:.2g})."
-    )
-    if chance <= BY_CHANCE:
-        return Judged("reproduced", [told])
-    if sign_probability(len(spreads) - growing, len(spreads)) <= BY_CHANCE:
-        return Judged("refuted", [told])
-    return Judged("open", [told])
+    told = [spread_sentence("blocks", spreads)]
+    sleeping = list(_sleeping(evidence))
+    if sleeping:
+        told += [*sleeping, "What sleeps does not vary, so that more blocks vary less by it."]
+    if is_shown(count, of):
+        return Judged("reproduced", told)
+    if is_shown(of - count, of):
+        return Judged("refuted in part" if sleeping else "refuted", told)
+    return Judged("open", told)
 
 
 def _no_lock(function: str, name: str) -> Claim:

@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from hyperslab.apps.experiment.answer import is_apart, show_equivalence
+from hyperslab.apps.experiment.answer import show_equivalence
 from hyperslab.apps.experiment.comparison import Comparison, Verdict, as_far_as
+from hyperslab.apps.experiment.shown import is_apart
 from hyperslab.apps.experiment.significance import (
     above_p,
     below_p,

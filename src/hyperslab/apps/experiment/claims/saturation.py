@@ -8,38 +8,36 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from hyperslab.apps.experiment.answer import show_interval
+from hyperslab.apps.experiment import phases
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
     Contrast,
     Evidence,
     Judged,
     Ratios,
+    counted,
     expecting,
     judged_contrasts,
     outcome_of,
     ratios_of,
-    show_mean,
-    sign_of,
 )
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
     CellResult,
     Comparison,
-    paired,
+)
+from hyperslab.apps.experiment.compensation import (
+    Traded,
+    numbers,
+    signs_of,
+    traded,
+    why_open,
 )
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import ratio_interval
-from hyperslab.apps.experiment.phases import CellPhases
-from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.significance import (
-    beyond_p,
-    differs_p,
-    equivalent_p,
-    is_told,
-)
-from hyperslab.apps.experiment.trends import amount
+from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
+from hyperslab.apps.experiment.phases import CellPhases, begins_at_once, reads_itself
+from hyperslab.apps.experiment.shown import show_interval
 
 SPARK = "spark"
 DASK = "dask-futures"
@@ -130,21 +128,29 @@ def _is_at(result: CellResult, **levels: Level) -> bool:
 
 def first_reads(evidence: Evidence) -> Judged:
     """Look at slots that all begin at once, on a device that they share, engine by engine."""
+    by_engine: dict[str, list[CellPhases]] = {}
+    for one in evidence.answer.phases:
+        if _is_at(one.result, tier="saturated") and is_asked(one.result):
+            by_engine.setdefault(one.result.cell.shown("engine"), []).append(one)
     found = [
-        _first_beside_later(one)
-        for one in evidence.answer.phases
-        if _is_at(one.result, tier="saturated", readers_per_device=0, stagger=0) and one.pairs
+        _first_beside_later(engine, ratios)
+        for engine, cells in by_engine.items()
+        if (ratios := phases.first_reads(cells))
     ]
     if not found:
         return Judged("not tested", ["No trial has left the times of its reads."])
     return where_storage_binds(evidence, evidence.levels("engine"), judged_contrasts(found))
 
 
-def _first_beside_later(one: CellPhases) -> Contrast:
-    ratio = ratio_interval([first for first, _ in one.pairs], [later for _, later in one.pairs])
-    engine = one.result.cell.shown("engine")
-    told = f"{engine}: first reads of slots take {show_interval(ratio)} as long as later ones."
-    return Contrast(told, [math.log(first / later) for first, later in one.pairs])
+def is_asked(result: CellResult) -> bool:
+    """Whether a cell tells what first reads take."""
+    return reads_itself(result) and begins_at_once(result)
+
+
+def _first_beside_later(engine: str, ratios: Sequence[float]) -> Contrast:
+    shown = show_interval(ratio_of(ratios))
+    told = f"{engine}: first reads of slots take {shown} as long as later ones."
+    return Contrast(told, ratios)
 
 
 def compensation(evidence: Evidence) -> Judged:
@@ -152,49 +158,22 @@ def compensation(evidence: Evidence) -> Judged:
     much on both where one makes up for the other.
     """
     engines = evidence.levels("engine")[1:]
-    found: list[Judged] = []
-    for one, other in combinations(engines, 2):
-        found += _compensating(evidence, str(one), str(other))
+    cells = [evidence.cell(tier="saturated", engine=engine) for engine in engines]
+    known = [cell for cell in cells if cell is not None]
+    found = [one for pair in combinations(known, 2) for one in traded(pair[1], pair[0])]
     if not found:
         return Judged("not tested", [NOT_RUN])
-    outcome = outcome_of([sign_of(one) for one in found])
-    told = [text for one in found for text in one.evidence]
-    return where_storage_binds(evidence, engines, Judged(outcome, told))
+    signs = signs_of(found, evidence.margin)
+    told = [_said(one, sign) for one, sign in zip(found, signs, strict=True)]
+    judged = Judged(outcome_of(signs), [*counted(signs), *told])
+    return where_storage_binds(evidence, engines, judged)
 
 
-def _compensating(evidence: Evidence, one: str, other: str) -> Iterator[Judged]:
-    cells = [evidence.cell(tier="saturated", engine=engine) for engine in (one, other)]
-    if cells[0] is None or cells[1] is None:
-        return
-    both = list(paired(cells[0], cells[1], _costs).values())
-    if not both:
-        return
-    own = [costs for costs, _ in both]
-    others = [costs for _, costs in both]
-    overheads = [b[0] - a[0] for a, b in zip(own, others, strict=True)]
-    transfers = [b[1] - a[1] for a, b in zip(own, others, strict=True)]
-    sums = [math.log(sum(b) / sum(a)) for a, b in zip(own, others, strict=True)]
-    margin = math.log(1 + evidence.margin)
-    ratio = ratio_interval([sum(b) for b in others], [sum(a) for a in own])
-    told = (
-        f"{other} beside {one}, seconds of all slots: overhead {show_mean(overheads)} more,"
-        f" transfer {show_mean(transfers)} more; both together {show_interval(ratio)} as long."
-    )
-    if not is_told(differs_p(overheads)):
-        yield Judged("open", [f"{told} That overheads differ is not shown."])
-    elif is_told(equivalent_p(sums, margin)):
-        yield Judged("reproduced", [told])
-    else:
-        yield Judged("refuted" if is_told(beyond_p(sums, margin)) else "open", [told])
-
-
-def _costs(attempt: Attempt) -> tuple[float, float] | None:
-    """Overhead and transfer of a trial."""
-    overhead = amount(attempt, "overhead")
-    transfer = amount(attempt, "transfer")
-    if overhead is None or transfer is None:
-        return None
-    return overhead, transfer
+def _said(one: Traded, sign: bool | None) -> str:
+    told = f"{numbers(one)}."
+    if sign is None:
+        return f"{told} {why_open(one)}"
+    return told
 
 
 def turns(evidence: Evidence) -> Judged:
