@@ -84,3 +84,9 @@ def test_what_a_worker_costs_is_one_number_in_the_answer_and_in_the_verdict(
         interval = sentence.partition("costs ")[2].partition(" of overhead")[0].replace(" s", "")
         (verdict,) = [one for one in told.evidence if f"worker, {engine}: " in one]
         assert verdict.endswith(f": {interval}.")
+
+
+def test_a_page_says_who_hands_blocks_over(tmp_path: Path) -> None:
+    found, _ = _judged(LIMIT, tmp_path, lambda one: one)
+    assert "`spark` among them, read their blocks themselves" in found.evidence[0]
+    assert any(text.startswith("spark, blocks of 2.20 GB: done") for text in found.evidence)

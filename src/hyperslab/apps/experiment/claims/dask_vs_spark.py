@@ -59,6 +59,10 @@ LIMIT_NBYTES = 2**31
 LEAST = "spark"
 MOST = "dask-futures"
 "Engines of least and of most overhead for each worker, in the paper."
+HANDED_OVER = (
+    f"The limit is that of `{WHOLE_FILES}`, to which Java hands whole files over; tasks of the"
+    " other engines, `spark` among them, read their blocks themselves, and nothing is handed over."
+)
 LIMIT_REASONS = ("OutOfMemoryError", "array size", "2147483647", "Integer.MAX_VALUE")
 "Words of Java for what does not fit in an array."
 
@@ -274,7 +278,7 @@ def _block_limit(evidence: Evidence) -> Judged:
     within = [one for one in whole if _block_nbytes(one) < LIMIT_NBYTES]
     if not beyond or not within:
         return Judged("not tested", ["Blocks on both sides of 2 GiB have not been run."])
-    told = [_how_it_went(one) for one in cells]
+    told = [HANDED_OVER, *(_how_it_went(one) for one in cells)]
     if not all(one.ended for one in within):
         return Judged("open", told)
     if any(one.ended for one in beyond):
