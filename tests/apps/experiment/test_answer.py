@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.sheets import cells_sheet
 from hyperslab.apps.experiment.trends_page import numbers_sheet
-from tests.apps.experiment.specs import experiment, record_of
+from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 TWO = "iterations 2"
 LONG = "it was ended after 1 s"
@@ -48,17 +49,17 @@ def test_trials_that_were_starved_decide_nothing(tmp_path: Path) -> None:
     asked = experiment(tmp_path)
     record = record_of(asked, {TWO: (9.0, 1.01, 0.99)}, {})
     answer = answer_of(asked, _changed(record, _starving(2, [1])))
-    assert "iterations: 2 and 1 are equivalent (within 10 %)." in answer.decision
+    assert "iterations, at delay 0: 2 and 1 are equivalent (within 10 %)." in answer.decision
     assert "in no mean or comparison" in " ".join(answer.certainty)
     assert ("iterations 2", "1.00 s ± 127 ms", "2 (1 starved)") in cells_sheet(answer).rows
     few = _changed(record, _starving(2, [1, 2, 3]))
     answer = answer_of(asked, few)
     told = "whether 2 differs from 1 is open, as too few trials had the processors for themselves"
-    assert f"iterations: {told}." in answer.decision
-    assert "delay: 0.01 and 0 are equivalent (within 10 %)." in answer.decision
+    assert f"iterations, at delay 0: {told}." in answer.decision
+    assert "delay, at iterations 1: 0.01 and 0 are equivalent (within 10 %)." in answer.decision
     assert "3.67 s, starved" in [makespan_words(one) for one in answer.results]
     one_left = answer_of(asked, _changed(record, _starving(2, [1, 2])))
-    assert f"iterations: {told}." in one_left.decision
+    assert f"iterations, at delay 0: {told}." in one_left.decision
     page = tmp_path / "report.html"
     write_experiment_page(page, asked, few, answer)
     assert page.read_text().count("starved: others took 40 %") == 3
@@ -121,11 +122,24 @@ def test_what_is_decided_allows_for_the_number_of_comparisons(tmp_path: Path) ->
     assert one.verdict == "slower"
     assert one.differs_p is not None
     assert 0.025 < one.differs_p < 0.05
-    assert "iterations: whether 2 differs from 1 is open." in answer.decision
+    assert "iterations, at delay 0: whether 2 differs from 1 is open." in answer.decision
     (told,) = [text for text in answer.evidence if text.startswith("iterations 2 against 1")]
     assert "slower, by at least" in told
-    assert told.endswith("alone; among so many comparisons it may be chance.")
+    assert "alone; among so many comparisons it may be chance: about 4 replicates may tell" in told
     assert "(Holm 1979)" in " ".join(answer.certainty)
+
+
+def test_replicates_that_are_still_to_be_run_may_tell(tmp_path: Path) -> None:
+    """Two of ten replicates, of a setting that takes about 2.5 times as long."""
+    asked = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 10"))
+    record = record_of(asked, {TWO: (2.1, 3.1), "delay 0.01": (2.1, 3.1)}, {})
+    attempts = [one for one in record.attempts if one.replicate <= 2]
+    half = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    (told,) = [one for one in answer_of(asked, half).evidence if one.startswith("iterations 2")]
+    assert re.search(r"; open: [3-6] of the 10 replicates asked for may tell\.$", told)
+    three = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 2"))
+    (told,) = [one for one in answer_of(three, half).evidence if one.startswith("iterations 2")]
+    assert re.search(r"about ([3-6]) replicates may tell \(resume with --replicates \1\)", told)
 
 
 def test_time_for_collecting_garbage_is_told_of_cells_that_know_it(tmp_path: Path) -> None:

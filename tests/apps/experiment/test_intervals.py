@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import random
 
 import numpy as np
 import pytest
 import scipy  # whose statistics are imported where a test takes them
 
-from hyperslab.apps.experiment.comparison import compare, results_of
+from hyperslab.apps.experiment.comparison import compare, jointly, results_of
 from hyperslab.apps.experiment.design import cells_of
 from hyperslab.apps.experiment.intervals import (
     mean_interval,
@@ -91,9 +93,40 @@ def test_what_lies_beyond_a_margin_is_what_one_sided_tests_say(sign: int) -> Non
 
 
 def test_an_open_comparison_says_how_many_replicates_may_tell() -> None:
-    needed = compared([0.95, 1.0, 1.06, 1.2], [1.0] * 4).needed
-    assert needed is not None
-    assert 4 < needed < 60
+    (one,) = jointly([compared([0.95, 1.0, 1.06, 1.2], [1.0] * 4)])
+    assert one.needed is not None
+    assert 4 < one.needed < 60
+
+
+def test_a_difference_may_be_told_sooner_than_an_equivalence() -> None:
+    """Two pairs of about 2.5 times as long: a few more would tell, and more so among several."""
+    one = compared([2.1, 3.1], [1.0] * 2)
+    assert one.verdict == "open"
+    (alone,) = jointly([one])
+    among = jointly([one] * 10)[0]
+    assert alone.needed in (3, 4, 5)
+    assert among.needed is not None
+    assert alone.needed < among.needed < 10
+
+
+def test_among_many_cells_that_do_not_differ_one_is_rarely_said_to() -> None:
+    """Six cells beside one baseline, whose replicates they share."""
+    draw = random.Random(18)
+    known = dataclasses.replace(compared([1.0, 1.1], [1.0] * 2), pairs=0, equivalent_p=1.0)
+    wrong = 0
+    for _ in range(400):
+        base = [draw.gauss(0, 0.05) for _ in range(4)]
+        cells = [[draw.gauss(0, 0.05) - one for one in base] for _ in range(6)]
+        found = [dataclasses.replace(known, differs_p=differs_p(one)) for one in cells]
+        wrong += any(one.verdict != "open" for one in jointly(found))
+    assert wrong / 400 < 0.07
+
+
+def test_replicates_that_made_no_pair_are_asked_for_once_more() -> None:
+    one = compared([2.1, 3.1], [1.0] * 2)
+    (alone,) = jointly([one])
+    (without,) = jointly([dataclasses.replace(one, tried=4)])
+    assert (alone.needed or 0) + 2 == without.needed
 
 
 def test_a_replicate_that_failed_on_one_side_makes_no_pair() -> None:

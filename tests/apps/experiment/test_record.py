@@ -70,8 +70,8 @@ def test_the_answer_says_what_differs_and_what_to_doubt(tmp_path: Path) -> None:
     later = Session(2, 1.0, {"processor": "new", "boot": "2"})
     record = Record([*record.sessions, later], record.attempts, 1, record.by_trial)
     answer = answer_of(asked, record)
-    assert "iterations: 2 is slower than 1." in answer.decision
-    assert "delay: 0.01 and 0 are equivalent (within 10 %)." in answer.decision
+    assert "iterations, at delay 0: 2 is slower than 1." in answer.decision
+    assert "delay, at iterations 1: 0.01 and 0 are equivalent (within 10 %)." in answer.decision
     assert any(text.startswith("iterations 2 against 1: 2.05 x (") for text in answer.evidence)
     doubts = " ".join(answer.certainty)
     assert "another one from session 2 on: processor new, was old." in doubts
@@ -93,8 +93,8 @@ def test_a_level_that_never_came_to_its_end_is_told(tmp_path: Path) -> None:
         for one in record_of(asked, {}, {}).attempts
     ]
     answer = answer_of(asked, Record([], attempts, 0, {one.number: [one] for one in attempts}))
-    assert "iterations: no trial of 2 was done." in answer.decision
-    assert any(text.startswith("delay: 0.01 ") for text in answer.decision)
+    assert "iterations, at delay 0: no trial of 2 was done." in answer.decision
+    assert any(text.startswith("delay, at iterations 1: 0.01 ") for text in answer.decision)
     assert "ended for their length are in no mean" in " ".join(answer.certainty)
 
 
@@ -156,7 +156,7 @@ def test_another_order_of_what_is_varied_is_another_spec(tmp_path: Path) -> None
     )
     same.directory.require_unchanged(same.loaded)
     answer = answer_of(same, same.record())
-    assert "iterations: 2 is slower than 1." in answer.decision
+    assert "iterations, at delay 0: 2 is slower than 1." in answer.decision
 
 
 def test_more_replicates_are_the_same_experiment(tmp_path: Path) -> None:

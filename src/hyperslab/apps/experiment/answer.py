@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from hyperslab.apps.experiment import expectation
 from hyperslab.apps.experiment import phases as reading
 from hyperslab.apps.experiment import trends as growing
-from hyperslab.apps.experiment.before import impossible
+from hyperslab.apps.experiment.certainty import certainty as certainty_of
+from hyperslab.apps.experiment.certainty import emulated
 from hyperslab.apps.experiment.comparison import (
+    MEASURE,
     WITHOUT_START,
     CellResult,
     Comparison,
-    Verdict,
     comparisons_of,
     jointly,
     results_of,
 )
-from hyperslab.apps.experiment.design import Key
+from hyperslab.apps.experiment.decisions import NOTHING_VARIED, decisions
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.named import tier_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
-from hyperslab.apps.experiment.record import PASSING, Attempt, Record, Session
+from hyperslab.apps.experiment.record import Record, Session
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.setting import BIDS, processors_of
 from hyperslab.apps.experiment.shown import is_apart, show_interval
+from hyperslab.apps.experiment.spec import Spec
 from hyperslab.apps.experiment.trends import Trends, trends_of
 from hyperslab.units import show_count, show_list, show_seconds, show_share
-
-REASONS_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +58,13 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     """What the record of an experiment says so far."""
     spec = experiment.loaded.spec
     results = results_of(experiment.cells, record)
-    comparisons = []
+    comparisons = Compared()
     if spec.is_timed:
-        comparisons = comparisons_of(results, spec.baseline, spec.margin)
-    direct = [one for one in comparisons if not one.reference.changed]
-    together = jointly(direct)
-    decision = list(_decisions(together, spec.margin, _never_done(results)))
-    if spec.is_timed:
-        decision += _without_start(results, spec.baseline, spec.margin)
-    else:
-        decision = ["Times tell nothing here: a cluster is watched for as long as was asked for."]
-    if not decision:
-        decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
+        comparisons = Compared.of(results, spec)
+    decision = list(_decision(results, spec, comparisons))
     evidence = [
-        _evidence(one, other.verdict)
-        for one, other in zip(direct, together, strict=True)
+        _evidence(one, other, spec.replicates)
+        for one, other in zip(comparisons.direct, comparisons.together, strict=True)
         if one.pairs
     ]
     known = load(experiment.directory.places)
@@ -86,14 +76,70 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
         *growing.sentences(trends, spec.margin),
         *reading.sentences(phases),
     ]
+    found = comparisons.all
     certainty = [
-        *_certainty(experiment, record, len(comparisons)),
-        *_emulated(experiment, known),
+        *certainty_of(experiment, record, len(found)),
+        *emulated(experiment, known),
         "All of it is about this machine, this source and these versions.",
     ]
-    return Answer(
-        results, comparisons, decision, evidence, certainty, expected, trends, phases, known
-    )
+    return Answer(results, found, decision, evidence, certainty, expected, trends, phases, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All comparisons: those with the baseline, and those at other levels of the other factors."""
+
+    direct: Sequence[Comparison] = ()
+    elsewhere: Sequence[Comparison] = ()
+    together: Sequence[Comparison] = ()
+    "Comparisons with the baseline, with verdicts that allow for their number."
+    others: Sequence[Comparison] = ()
+    "All others, with verdicts that allow for theirs."
+
+    @classmethod
+    def of(cls, results: Sequence[CellResult], spec: Spec, measure: str = MEASURE) -> Compared:
+        """Compare the cells of a spec by a number of their trials."""
+        found = comparisons_of(results, spec.baseline, spec.margin, measure)
+        direct = [one for one in found if not one.reference.changed]
+        elsewhere = [one for one in found if one.reference.changed]
+        return cls(direct, elsewhere, jointly(direct), jointly(elsewhere))
+
+    def of_factor(self, factor: str) -> Compared:
+        """Comparisons of one factor, which are made together then."""
+        direct = [one for one in self.direct if one.factor == factor]
+        elsewhere = [one for one in self.elsewhere if one.factor == factor]
+        return Compared(direct, elsewhere, jointly(direct), jointly(elsewhere))
+
+    @property
+    def all(self) -> list[Comparison]:
+        """All of them, each for itself, with the replicates that would tell among all."""
+        alone = [*self.direct, *self.elsewhere]
+        among = [*self.together, *self.others]
+        return [replace(one, needed=other.needed) for one, other in zip(alone, among, strict=True)]
+
+
+def _decision(results: Sequence[CellResult], spec: Spec, comparisons: Compared) -> Iterator[str]:
+    """What to choose of each factor, or why nothing is said."""
+    if not spec.is_timed:
+        yield "Times tell nothing here: a cluster is watched for as long as was asked for."
+        return
+    if len(results) == 1:
+        yield NOTHING_VARIED
+        return
+    found = [
+        *decisions(results, comparisons.together, comparisons.others, spec.margin),
+        *_without_start(results, spec),
+    ]
+    yield from found
+    if not found:
+        yield "Nothing can be said yet: no trial of a cell and of its reference is done."
+
+
+def _without_start(results: Sequence[CellResult], spec: Spec) -> Iterator[str]:
+    """What to choose of engines whose start does not count, as in runs that are long enough."""
+    engines = Compared.of(results, spec, WITHOUT_START).of_factor("engine")
+    without = "without the start of engines"
+    yield from decisions(results, engines.together, engines.others, spec.margin, without)
 
 
 def _expected(
@@ -123,94 +169,7 @@ def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
     }
 
 
-def _never_done(results: Sequence[CellResult]) -> set[Key]:
-    """Cells that were tried, and of which no trial was done."""
-    return {one.cell.key for one in results if one.attempts and not one.ended}
-
-
-def _decisions(
-    direct: Sequence[Comparison], margin: float, never_done: Collection[Key] = ()
-) -> Iterator[str]:
-    """What to choose of each factor, all others at the baseline."""
-    for factor in dict.fromkeys(one.factor for one in direct):
-        own = [one for one in direct if one.factor == factor]
-        told = [one for one in own if one.ratio is not None or one.is_scarce]
-        clauses = [*_clauses(told, margin), *_cut_clauses(own, never_done)]
-        failed = [one.cell.shown(factor) for one in own if one.cell.key in never_done]
-        if failed:
-            clauses.append(f"no trial of {show_list(failed)} was done")
-        if clauses:
-            yield f"{factor}: {'; '.join(clauses)}."
-
-
-def _without_start(
-    results: Sequence[CellResult], baseline: Mapping[str, Level], margin: float
-) -> Iterator[str]:
-    """What to choose of engines whose start does not count, as in runs that are long enough."""
-    found = comparisons_of(results, baseline, margin, WITHOUT_START)
-    engines = [one for one in found if one.factor == "engine" and not one.reference.changed]
-    for text in _decisions(jointly(engines), margin):
-        yield text.replace("engine: ", "engine, without the start of engines: ", 1)
-
-
-def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
-    if not own:
-        return
-    reference = own[0].reference.shown(own[0].factor)
-    within = f"within {show_share(margin)}"
-    if faster := _levels(own, "faster"):
-        yield f"{show_list(faster)} {_is(faster)} faster than {reference}"
-    if equivalent := _levels(own, "equivalent"):
-        yield f"{show_list(equivalent)} and {reference} are equivalent ({within})"
-    if slower := _levels(own, "slower"):
-        yield f"{show_list(slower)} {_is(slower)} slower than {reference}"
-    scarce = [one.cell.shown(one.factor) for one in own if one.is_scarce]
-    if unclear := [level for level in _levels(own, "open") if level not in scarce]:
-        yield f"whether {show_list(unclear)} differ{_s(unclear)} from {reference} is open"
-    if scarce:
-        yield (
-            f"whether {show_list(scarce)} differ{_s(scarce)} from {reference} is open, as too few"
-            " trials had the processors for themselves"
-        )
-    if unknown := _levels(own, "unknown"):
-        yield f"of {show_list(unknown)} there are too few replicates to tell"
-
-
-def _cut_clauses(own: Sequence[Comparison], never_done: Collection[Key]) -> Iterator[str]:
-    """What cannot be said of levels of which the longest trials were ended."""
-    cut = [
-        one.cell.shown(one.factor) for one in own if one.is_cut and one.cell.key not in never_done
-    ]
-    if cut:
-        yield (
-            f"trials of {show_list(cut)} were ended for their length, so that nothing is called"
-            " faster or equivalent of them"
-        )
-    if own and own[0].is_reference_cut:
-        reference = own[0].reference.shown(own[0].factor)
-        yield (
-            f"trials of {reference} were ended for their length, so that nothing is called slower"
-            " than it or equivalent"
-        )
-
-
-def _levels(own: Sequence[Comparison], verdict: Verdict) -> list[str]:
-    return [one.cell.shown(one.factor) for one in own if one.verdict == verdict]
-
-
-def _is(words: Sequence[str]) -> str:
-    if len(words) == 1:
-        return "is"
-    return "are"
-
-
-def _s(words: Sequence[str]) -> str:
-    if len(words) == 1:
-        return "s"
-    return ""
-
-
-def _evidence(one: Comparison, decided: Verdict) -> str:
+def _evidence(one: Comparison, decided: Comparison, replicates: int) -> str:
     """The size of an effect, and what follows from it alone; says so where all comparisons together
     decide nothing.
     """
@@ -219,9 +178,10 @@ def _evidence(one: Comparison, decided: Verdict) -> str:
     assert one.ratio is not None
     pairs = show_count(one.pairs, "pair")
     among = ""
-    if decided != one.verdict:
+    if decided.verdict != one.verdict:
         among = ", alone; among so many comparisons it may be chance"
-    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one)}{among}."
+    told = f"{_conclusion(one)}{among}{_advice(decided, replicates)}"
+    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {told}."
 
 
 def show_equivalence(one: Comparison) -> str:
@@ -251,154 +211,18 @@ def _conclusion(one: Comparison) -> str:
             return show_equivalence(one)
     if one.cut:
         return f"open, as trials of {show_list(one.cut)} were ended for their length"
-    more = ""
-    if one.needed is not None:
-        more = f": about {one.needed} replicates may tell (resume with --replicates {one.needed})"
-    return f"open{more}"
+    return "open"
 
 
-def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iterator[str]:
-    """What is missing, what went wrong, and what the intervals mean."""
-    spec = experiment.loaded.spec
-    counted = record.counted()
-    missing = len(experiment.trials) - len(counted)
-    if missing:
-        total = show_count(len(experiment.trials), "trial")
-        yield f"Not complete: {missing:,} of {total} are still to be run."
-    yield from _failures(counted)
-    starved = [attempt for attempt in counted if attempt.starved]
-    if starved:
-        yield (
-            f"{show_count(len(starved), 'trial')} had to share the processors although repeated as"
-            f" often as allowed, such as {_named(starved[0])} ({starved[0].starved}): their times"
-            " are too long, and in no mean or comparison."
-        )
-    rejected = [attempt for attempt in counted if attempt.rejected]
-    if rejected:
-        yield (
-            f"{show_count(len(rejected), 'trial')} kept out of all means and comparisons, such as"
-            f" {_named(rejected[0])} ({rejected[0].rejected})."
-        )
-    yield from _warm_ups(record.warm_ups())
-    yield from _laboratories(counted)
-    yield from _preparations(counted)
-    yield from machine_changes(record.sessions)
-    if record.damaged:
-        yield (
-            f"Damaged in the record: {show_count(record.damaged, 'line')}, of which is not known"
-            " what stood there."
-        )
-    replicates = show_count(spec.replicates, "replicate")
-    yield (
-        f"Intervals are Student's t at 95 % over {replicates}, of ratios by the logarithms of"
-        " pairs of the same replicate; equivalence is tested by two one-sided tests at 5 %"
-        f" (Schuirmann 1987) with a margin of {show_share(spec.margin)}."
-    )
-    if comparisons > 1:
-        yield (
-            f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
-            " misses the true ratio. What is decided allows for the number of comparisons with the"
-            " baseline (Holm 1979)."
-        )
-
-
-def _emulated(experiment: Experiment, known: Mapping[str, Known]) -> Iterator[str]:
-    """Name the tiers that were made: they say so much of real ones, and no more."""
-    levels = [cell.levels[name] for cell in experiment.cells for name in cell.emulated]
-    named = experiment.loaded.spec.tiers
-    tiers = dict.fromkeys(tier_of(str(level)) for level in levels)
-    told = {name: named[name].about for name in tiers}
-    if told:
-        listed = show_list([f"{name}{_stands_for(about)}" for name, about in told.items()])
-        yield (
-            f"Emulated: {listed}. Such tiers have the bandwidth, the latency and the write-back"
-            " that they were asked for, and nothing else of the devices that they stand for."
-        )
-    for one in known.values():
-        if one.emulated and not told:
-            yield f"Emulated: {one.tier.path}, {one.emulated}."
-
-
-def _stands_for(about: str) -> str:
-    if not about:
+def _advice(decided: Comparison, replicates: int) -> str:
+    """After how many replicates an open comparison may be told, with all others."""
+    if decided.needed is None:
         return ""
-    return f" ({about})"
-
-
-def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
-    failed = [attempt for attempt in counted if attempt.state != "done"]
-    reasons: dict[str, list[Attempt]] = {}
-    for attempt in failed:
-        reasons.setdefault(attempt.reason, []).append(attempt)
-    for reason, own in list(reasons.items())[:REASONS_TOLD]:
-        yield f"{show_count(len(own), 'trial')} failed, such as {_named(own[0])}: {reason}."
-    if len(reasons) > REASONS_TOLD:
-        yield f"Trials failed for {len(reasons) - REASONS_TOLD} other reasons, too."
-    if any(attempt.state == "too long" for attempt in failed):
-        yield (
-            "Trials that were ended for their length are in no mean: those of their cells are too"
-            " short, where there are any."
-        )
-
-
-def _warm_ups(made: Sequence[Attempt]) -> Iterator[str]:
-    """Say what was run before it counted."""
-    if not made:
-        return
-    failed = sum(one.state != "done" for one in made)
-    ended = f", {failed:,} of which failed" if failed else ""
-    yield (
-        f"Not counted: {show_count(len(made), 'warm-up')} before the first trial of each engine"
-        f" since the machine was started{ended}."
+    if decided.needed <= replicates:
+        return f": {decided.needed} of the {replicates} replicates asked for may tell"
+    return (
+        f": about {decided.needed} replicates may tell (resume with --replicates {decided.needed})"
     )
-
-
-def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:
-    """Say what made the links of trials that ran in laboratories."""
-    networks = [one.network for one in counted if one.network]
-    found = {(one["backend"], one["mode"], one.get("queues", "")) for one in networks}
-    for backend, mode, queues in sorted(found):
-        yield (
-            f"Links were made on this host alone by {backend} ({mode}), and measured before each"
-            " trial; nodes share its processors and its memory."
-        )
-        if queues:
-            yield f"Of links that have a rate, {queues}."
-
-
-def _named(attempt: Attempt) -> str:
-    return f"trial {attempt.number}"
-
-
-def _preparations(counted: Sequence[Attempt]) -> Iterator[str]:
-    """What was to be done before trials and could not be."""
-    found: dict[str, int] = {}
-    for attempt in counted:
-        for told in impossible(attempt.preparation):
-            found[told] = found.get(told, 0) + 1
-    for told, count in found.items():
-        yield f"Before {show_count(count, 'trial')}: {told}."
-
-
-def machine_changes(sessions: Sequence[Session]) -> Iterator[str]:
-    """What a later session found that the first had not."""
-    if not sessions:
-        return
-    first = sessions[0].machine
-    for session in sessions[1:]:
-        changed = list(_changed(first, session.machine))
-        if changed:
-            yield (
-                f"The machine was another one from session {session.number} on:"
-                f" {'; '.join(changed)}. Trials of one are not compared with those of another;"
-                " means of cells are over all of them."
-            )
-
-
-def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
-    for name in dict.fromkeys([*before, *now]):
-        if name in before and name not in PASSING and before[name] != now.get(name):
-            yield f"{name} {now.get(name)}, was {before.get(name)}"
 
 
 def _starved_words(result: CellResult) -> str:

@@ -16,19 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import stdev
 from typing import Literal, TypeVar
 
 from hyperslab.apps.experiment.design import Cell, key_of
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import (
-    Interval,
-    mean_interval,
-    quantile,
-    ratio_interval,
-)
+from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
 from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.significance import differs_p, equivalent_p, holm, is_told
+from hyperslab.apps.experiment.significance import (
+    differs_p,
+    equivalent_p,
+    holm,
+    is_told,
+    needed,
+)
 
 Verdict = Literal["slower", "faster", "equivalent", "open", "unknown"]
 MEASURE = "makespan_s"
@@ -128,7 +128,9 @@ class Comparison:
     "The same with the 90 % interval, by which equivalence is tested."
     verdict: Verdict
     needed: int | None
-    "Replicates after which an open comparison may be told; None where that cannot be said."
+    """Replicates after which an open one of comparisons that are made together may be told; None
+    where that cannot be said.
+    """
     measure: str = MEASURE
     "Field of the summary that is compared."
     margin: float = 0.0
@@ -139,6 +141,8 @@ class Comparison:
     "Probability of so small a difference by chance, were the true one as great as the margin."
     logarithms: Sequence[float] = ()
     "Logarithms of the ratios, one for each pair."
+    tried: int = 0
+    "Replicates in which one of both was tried."
     starved: int = 0
     "Trials of both that are left out, as they had to share the processors."
     is_cut: bool = False
@@ -246,6 +250,7 @@ def compare(
         needed=None,
         measure=measure,
         margin=margin,
+        tried=max(len(result.attempts), len(reference.attempts)),
         starved=len(result.starved) + len(reference.starved),
         is_cut=bool(result.too_long),
         is_reference_cut=bool(reference.too_long),
@@ -263,11 +268,7 @@ def compare(
         differs_p=as_far_as(known.may_be_told, differs_p(logarithms)),
         equivalent_p=as_far_as(not known.cut, equivalent_p(logarithms, math.log(1 + margin))),
     )
-    verdict = _verdict(found)
-    needed = None
-    if verdict == "open" and len(both) >= LEAST_PAIRS and not found.cut:
-        needed = _needed(logarithms, margin)
-    return replace(found, verdict=verdict, needed=needed)
+    return replace(found, verdict=_verdict(found))
 
 
 def as_far_as(can_tell: bool, p: float | None) -> float | None:
@@ -280,17 +281,32 @@ def as_far_as(can_tell: bool, p: float | None) -> float | None:
 
 
 def jointly(found: Sequence[Comparison]) -> list[Comparison]:
-    """Comparisons that are made together, with verdicts that allow for their number."""
+    """Comparisons that are made together, with verdicts that allow for their number, and with the
+    replicates after which those may be told that are open.
+    """
     differing = holm([one.differs_p for one in found])
     alike = holm([one.equivalent_p for one in found])
     adjusted = [
         replace(one, differs_p=differs, equivalent_p=equivalent)
         for one, differs, equivalent in zip(found, differing, alike, strict=True)
     ]
+    verdicts = [_verdict(one) for one in adjusted]
     return [
-        replace(one, verdict=_verdict(other), needed=None)
-        for one, other in zip(found, adjusted, strict=True)
+        replace(one, verdict=verdict, needed=_needed(one, verdict, len(found)))
+        for one, verdict in zip(found, verdicts, strict=True)
     ]
+
+
+def _needed(one: Comparison, verdict: Verdict, comparisons: int) -> int | None:
+    """Replicates after which one of so many comparisons may be told; those that make no pair are
+    counted, too.
+    """
+    if verdict != "open" or one.pairs < LEAST_PAIRS or one.cut:
+        return None
+    pairs = needed(one.logarithms, math.log(1 + one.margin), comparisons, MOST_REPLICATES)
+    if pairs is None:
+        return None
+    return pairs + max(0, one.tried - one.pairs)
 
 
 def _verdict(one: Comparison) -> Verdict:
@@ -301,15 +317,3 @@ def _verdict(one: Comparison) -> Verdict:
     if is_told(one.differs_p):
         return "slower" if one.ratio.mean > 1 else "faster"
     return "open"
-
-
-def _needed(logarithms: Sequence[float], margin: float) -> int | None:
-    """Replicates after which the 90 % interval is half as wide as the margin on each side, if they
-    go on to vary as they have.
-    """
-    spread = stdev(logarithms)
-    most = math.log(1 + margin) / 2
-    for n in range(len(logarithms) + 1, MOST_REPLICATES):
-        if quantile(0.9, n - 1) * spread / math.sqrt(n) <= most:
-            return n
-    return None

@@ -160,8 +160,8 @@ def sentences(found: Sequence[Expected]) -> Iterator[str]:
     if known:
         cells = show_count(len(known), "cell")
         yield (
-            f"Makespans are {min(known):.2f} to {max(known):.2f} times what equation 1 expects"
-            f" (bytes at the rates of one stream), in {cells}."
+            f"Makespans are {_range(known)} what equation 1 expects (bytes at the rates of one"
+            f" stream), in {cells}."
         )
     if len(known) < len(law):
         yield f"Of {show_count(len(law) - len(known), 'cell')} equation 1 lacks a figure."
@@ -179,8 +179,9 @@ def _bound(found: Sequence[Expected]) -> Iterator[str]:
     ordered = sorted(counts.items(), key=lambda one: -one[1])
     binding = show_list([f"{name} in {count}" for name, count in ordered])
     yield (
-        f"They are {min(ratios):.2f} to {max(ratios):.2f} times the refined bound; what binds:"
-        f" {binding}."
+        f"They are {_range(ratios)} the refined bound; what binds: {binding}. Its computing and its"
+        " overhead are those of the same trials, so that it says what storage and slots leave to"
+        " be gained, and foretells no makespan."
     )
     below = [one.result.cell.name for one in found if _is_passed(one.model.bound)]
     if below:
@@ -189,6 +190,15 @@ def _bound(found: Sequence[Expected]) -> Iterator[str]:
             " takes for granted is not so there, be it a rate of the probe, where bytes went or"
             " what is done at a time; which of them is not known."
         )
+
+
+def _range(ratios: Sequence[float]) -> str:
+    """The least and the greatest ratio, or the only one."""
+    least = f"{min(ratios):.2f}"
+    most = f"{max(ratios):.2f}"
+    if least == most:
+        return f"{least} times"
+    return f"{least} to {most} times"
 
 
 def _is_passed(bound: Expectation) -> bool:

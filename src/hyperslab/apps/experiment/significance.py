@@ -107,3 +107,22 @@ def holm(probabilities: Sequence[float | None]) -> list[float | None]:
 def is_told(p: float | None) -> bool:
     """Whether a test of this probability tells something."""
     return p is not None and p <= LEVEL
+
+
+def needed(differences: Sequence[float], margin: float, tests: int, most: int) -> int | None:
+    """Least number of values, more than there are, at which a difference or an equivalence is told
+    as the first of so many tests, if mean and deviation stay as they are; None
+    where more than `most` are needed.
+    """
+    mean = abs(fmean(differences))
+    spread = stdev(differences)
+    if not spread:
+        return None
+    allowed = LEVEL / tests
+    for n in range(len(differences) + 1, most + 1):
+        error = spread / math.sqrt(n)
+        differs = 2 * _one_sided(mean / error, n - 1)
+        alike = _one_sided((margin - mean) / error, n - 1)
+        if min(differs, alike) <= allowed:
+            return n
+    return None

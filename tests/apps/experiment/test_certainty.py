@@ -1,0 +1,67 @@
+"""Certainty: what is said of trials that are missing, starved, failed or whose folders are gone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.runner import Experiment
+from tests.apps.experiment.specs import TEXT, experiment, record_of
+
+REPEATED = TEXT.replace("repeats = 0", "repeats = 1")
+OTHERS = "others took 40 %"
+
+
+def _said(asked: Experiment, record: Record) -> str:
+    return " ".join(answer_of(asked, record).certainty)
+
+
+def _with_first(record: Record, *changes: Callable[[Attempt], Attempt]) -> Record:
+    """A record in which trial 1 was tried so often."""
+    first, *others = record.attempts
+    tried = [change(dataclasses.replace(first, attempt=n)) for n, change in enumerate(changes, 1)]
+    by_trial = {one.number: [one] for one in others}
+    return Record(record.sessions, [*tried, *others], 0, {first.number: tried, **by_trial})
+
+
+def _starved(one: Attempt) -> Attempt:
+    return dataclasses.replace(one, starved=OTHERS)
+
+
+def _failed(one: Attempt) -> Attempt:
+    return dataclasses.replace(one, starved=OTHERS, state="failed", reason="no room")
+
+
+def test_a_trial_that_is_to_be_repeated_is_not_repeated_as_often_as_allowed(
+    tmp_path: Path,
+) -> None:
+    asked = experiment(tmp_path, REPEATED)
+    record = record_of(asked, {}, {})
+    once = _said(asked, _with_first(record, _starved))
+    assert "1 trial had to share the processors, such as trial 1 (others took 40 %), and" in once
+    assert "although repeated" not in once
+    twice = _said(asked, _with_first(record, _starved, _starved))
+    assert "1 trial had to share the processors although repeated as often as allowed" in twice
+    assert "to be repeated" not in twice
+
+
+def test_a_trial_that_failed_has_no_time_that_is_too_long(tmp_path: Path) -> None:
+    asked = experiment(tmp_path, REPEATED)
+    said = _said(asked, _with_first(record_of(asked, {}, {}), _failed, _failed))
+    assert "1 trial failed, such as trial 1: no room." in said
+    assert "too long" not in said
+
+
+def test_folders_that_are_gone_are_told(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    asked.directory.begin(asked.loaded)
+    record = record_of(asked, {}, {})
+    for one in record.attempts[1:]:
+        asked.directory.trial(one.number, one.attempt).mkdir(parents=True)
+    gone = "Of 1 trial the folder is gone, such as that of trial 1: phases, first reads and charts"
+    assert gone in _said(asked, record)
+    asked.directory.trial(1, 1).mkdir()
+    assert "folder is gone" not in _said(asked, record)
