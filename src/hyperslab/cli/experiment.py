@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment import runner
+from hyperslab.apps.experiment import looks, runner
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.design import chosen
 from hyperslab.apps.experiment.directory import ExperimentDirectory
@@ -264,6 +264,7 @@ def _tell_plan(asked: Experiment, wish: Wish, is_silent: bool) -> None:
 
 def _tell(asked: Experiment, record: Record, quiet: bool, json: bool) -> int:
     """Write the page, and say what it means. Returns the exit status."""
+    looks.note(asked.directory, record)
     answer = answer_of(asked, record)
     write_experiment_page(asked.directory.page, asked, record, answer)
     with told_if_heard():

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment import runner
+from hyperslab.apps.experiment import looks, runner
 from hyperslab.apps.experiment.claims.page import findings_of, paper_of, write_verdicts
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
@@ -65,6 +65,7 @@ def verdicts(
     there = [one for one in experiments if one.directory.record.exists()]
     for experiment in there:
         experiment.directory.require_unchanged(experiment.loaded)
+        looks.note(experiment.directory, experiment.record())
     findings = findings_of(there)
     if not findings:
         raise UsageError(

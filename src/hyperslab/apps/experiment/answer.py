@@ -22,12 +22,14 @@ from hyperslab.apps.experiment.comparison import (
 )
 from hyperslab.apps.experiment.decisions import NOTHING_VARIED, decisions
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
+from hyperslab.apps.experiment.looks import looks_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
 from hyperslab.apps.experiment.places import Known, load
 from hyperslab.apps.experiment.record import Record, Session
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.setting import BIDS, processors_of
 from hyperslab.apps.experiment.shown import is_apart, show_interval
+from hyperslab.apps.experiment.significance import spending
 from hyperslab.apps.experiment.spec import Spec
 from hyperslab.apps.experiment.trends import Trends, trends_of
 from hyperslab.units import show_count, show_list, show_seconds, show_share
@@ -52,10 +54,19 @@ class Answer:
     "Phases of the tasks of each cell."
     places: Mapping[str, Known] = field(default_factory=dict)
     "What is known of where trials read and write, by path."
+    looks: Sequence[int] = ()
+    "Numbers of replicates at which answers were given, this one included."
 
 
 def answer_of(experiment: Experiment, record: Record) -> Answer:
     """What the record of an experiment says so far."""
+    looks = looks_of(experiment.directory, record)
+    with spending(len(looks)):
+        return _answer(experiment, record, looks)
+
+
+def _answer(experiment: Experiment, record: Record, looks: Sequence[int]) -> Answer:
+    """An answer whose tests are of the last of so many."""
     spec = experiment.loaded.spec
     results = results_of(experiment.cells, record)
     comparisons = Compared()
@@ -78,11 +89,13 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     ]
     found = comparisons.all
     certainty = [
-        *certainty_of(experiment, record, len(found)),
+        *certainty_of(experiment, record, len(found), looks),
         *emulated(experiment, known),
         "All of it is about this machine, this source and these versions.",
     ]
-    return Answer(results, found, decision, evidence, certainty, expected, trends, phases, known)
+    return Answer(
+        results, found, decision, evidence, certainty, expected, trends, phases, known, looks
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,15 @@ from hyperslab.apps.experiment.named import tier_of
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.record import PASSING, Attempt, Record, Session
 from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.significance import level
 from hyperslab.units import show_count, show_list, show_share
 
 REASONS_TOLD = 3
 
 
-def certainty(experiment: Experiment, record: Record, comparisons: int) -> Iterator[str]:
+def certainty(
+    experiment: Experiment, record: Record, comparisons: int, looks: Sequence[int]
+) -> Iterator[str]:
     """What is missing, what went wrong, and what the intervals mean."""
     counted = record.counted()
     yield from _missing(experiment, record)
@@ -38,7 +41,7 @@ def certainty(experiment: Experiment, record: Record, comparisons: int) -> Itera
             f"Damaged in the record: {show_count(record.damaged, 'line')}, of which is not known"
             " what stood there."
         )
-    yield from _tests(experiment, comparisons)
+    yield from _tests(experiment, comparisons, looks)
 
 
 def _missing(experiment: Experiment, record: Record) -> Iterator[str]:
@@ -82,20 +85,26 @@ def _without_folders(experiment: Experiment, counted: Sequence[Attempt]) -> Iter
         )
 
 
-def _tests(experiment: Experiment, comparisons: int) -> Iterator[str]:
+def _tests(experiment: Experiment, comparisons: int, looks: Sequence[int]) -> Iterator[str]:
     """What intervals and tests mean."""
     spec = experiment.loaded.spec
     replicates = show_count(spec.replicates, "replicate")
     yield (
         f"Intervals are Student's t at 95 % over {replicates}, of ratios by the logarithms of"
         f" pairs of the same replicate; equivalence is tested by two one-sided tests at"
-        f" 5 % (Schuirmann 1987) with a margin of {show_share(spec.margin)}."
+        f" {_percent(level())} (Schuirmann 1987) with a margin of {show_share(spec.margin)}."
     )
     if comparisons > 1:
         yield (
             f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
             " misses the true ratio. What is decided allows for the number of comparisons with the"
             " baseline, and for that of the others (Holm 1979)."
+        )
+    if len(looks) > 1:
+        yield (
+            f"Answers were given at {show_list([str(one) for one in looks])} replicates. Who adds"
+            " some until a test tells finds something, so each answer is tested at half the level"
+            f" of the one before: this one at {_percent(level())}."
         )
 
 
@@ -161,6 +170,10 @@ def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:
         )
         if queues:
             yield f"Of links that have a rate, {queues}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _named(attempt: Attempt) -> str:

@@ -3,7 +3,8 @@
 A cell and its reference are compared within each replicate, which ran in one block of trials, so
 that what drifts over hours is the same for both; a block that went on on another machine has pairs
 of each alone. Two settings are *equivalent* if two one-sided
-tests on the logarithms of the ratios reject, at 5 % each, that the ratio is as far from 1 as the
+tests on the logarithms of the ratios reject, at 5 % each (less of an answer that is not the first
+one, see `significance`), that the ratio is as far from 1 as the
 margin: which is so if the 90 % interval lies between 1 / (1 + margin) and 1 + margin (D. J.
 Schuirmann, A comparison of the two one-sided tests procedure and the power approach for assessing
 the equivalence of average bioavailability, 1987). They *differ* if the 95 % interval does not hold

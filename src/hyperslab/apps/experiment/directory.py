@@ -2,6 +2,7 @@
 
 experiment.json          what was asked for; the same as long as the directory is
 places.json              where trials read and write, and what a probe has found there
+looks.json               at how many replicates an answer was given, see `looks`
 record.jsonl             every session and attempt, see `record`
 lock                     held (flock) by the runner
 trial.lock               held by processes of the trial under way, until the last of them is gone
@@ -120,6 +121,16 @@ class ExperimentDirectory:
 
     def _save(self, begun: Mapping[str, Any], replicates: int) -> None:
         save_record(self.root / "experiment.json", {**begun, "replicates": replicates})
+
+    def first_replicates(self) -> list[int]:
+        """The replicates that the experiment began with, where it has been extended. Raises
+        DamagedRecord.
+        """
+        if not self.exists():
+            return []
+        begun = self._begun()
+        first: int = begun["asked"]["replicates"]
+        return [first] if first < _replicates(begun) else []
 
     def extended(self, loaded: Loaded) -> Loaded:
         """A spec with as many replicates as the experiment has been extended to. Raises

@@ -147,16 +147,19 @@ def reads_itself(result: CellResult) -> bool:
     return result.cell.levels.get("engine") not in READ_BEFORE
 
 
-def begins_at_once(result: CellResult) -> bool:
-    """Whether slots begin to read when they like: none waits for its turn or for a limit."""
-    return not any(result.cell.levels.get(name) for name in TURNS)
+def tells_first_reads(result: CellResult) -> bool:
+    """Whether a cell tells what first reads take: its tasks read themselves, and when they like, so
+    that none waits for its turn or for a limit.
+    """
+    is_late = any(result.cell.levels.get(name) for name in TURNS)
+    return reads_itself(result) and not is_late
 
 
 def sentences(cells: Sequence[CellPhases]) -> Iterator[str]:
     """What first reads take on each engine and tier, as evidence, of slots that begin at once."""
     alike: dict[str, list[CellPhases]] = {}
     for one in cells:
-        if reads_itself(one.result) and begins_at_once(one.result):
+        if tells_first_reads(one.result):
             alike.setdefault(_reader(one.result), []).append(one)
     found = {reader: first_reads(own) for reader, own in alike.items()}
     several = {reader: ratios for reader, ratios in found.items() if len(ratios) > 1}

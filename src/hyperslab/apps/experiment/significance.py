@@ -5,18 +5,42 @@ of them does so below the level (S. Holm, A simple sequentially rejective multip
 1979). Equivalence is tested by two one-sided tests, of which the weaker one counts (D. J.
 Schuirmann, 1987). That settings are not equivalent is a test of its own, too: a mean that is not 0
 may well be within the margin.
+
+Who adds replicates until a test tells something finds something. So every answer that was given
+before spends of the level: the first one has all of it, each further one half as much as the one
+before, so that all of them together have less than twice the level, however many there are; as all
+of them look at the same first replicates, they tell something by chance hardly more often than one
+(a test simulates it).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from statistics import fmean, stdev
 
 from hyperslab.apps.experiment.intervals import two_sided
 
 LEVEL = 0.05
-"Probability by chance up to which a test tells something."
+"Probability by chance up to which a test of a first answer tells something."
+_looks: ContextVar[int] = ContextVar("looks", default=1)
+
+
+@contextmanager
+def spending(looks: int) -> Iterator[None]:
+    """A block in which tests are of the last of so many answers."""
+    token = _looks.set(max(1, looks))
+    try:
+        yield
+    finally:
+        _looks.reset(token)
+
+
+def level(further: int = 0) -> float:
+    """Probability by chance up to which a test tells something now, or after further answers."""
+    return LEVEL / 2.0 ** (_looks.get() - 1 + further)
 
 
 def differs_p(differences: Sequence[float]) -> float | None:
@@ -106,19 +130,19 @@ def holm(probabilities: Sequence[float | None]) -> list[float | None]:
 
 def is_told(p: float | None) -> bool:
     """Whether a test of this probability tells something."""
-    return p is not None and p <= LEVEL
+    return p is not None and p <= level()
 
 
 def needed(differences: Sequence[float], margin: float, tests: int, most: int) -> int | None:
     """Least number of values, more than there are, at which a difference or an equivalence is told
-    as the first of so many tests, if mean and deviation stay as they are; None
+    by the next answer as the first of so many tests, if mean and deviation stay as they are; None
     where more than `most` are needed.
     """
     mean = abs(fmean(differences))
     spread = stdev(differences)
     if not spread:
         return None
-    allowed = LEVEL / tests
+    allowed = level(further=1) / tests
     for n in range(len(differences) + 1, most + 1):
         error = spread / math.sqrt(n)
         differs = 2 * _one_sided(mean / error, n - 1)

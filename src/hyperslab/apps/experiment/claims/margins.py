@@ -22,11 +22,13 @@ from hyperslab.apps.experiment.answer import show_equivalence
 from hyperslab.apps.experiment.comparison import Comparison, Verdict, as_far_as
 from hyperslab.apps.experiment.shown import is_apart
 from hyperslab.apps.experiment.significance import (
+    LEVEL,
     above_p,
     below_p,
     beyond_p,
     holm,
     is_told,
+    level,
 )
 from hyperslab.units import show_list, show_share
 
@@ -183,6 +185,8 @@ def _side(one: Comparison) -> Verdict:
 def _open(one: Comparison) -> str:
     if one.cut:
         return f"open, as trials of {show_list(one.cut)} were ended for their length"
-    if one.ratio is not None and is_apart(one.ratio):
-        return "a difference alone, but not among so many comparisons"
-    return "too few replicates to tell"
+    if one.ratio is None or not is_apart(one.ratio):
+        return "too few replicates to tell"
+    if level() < LEVEL:
+        return "a difference alone, but not at the level of a further answer"
+    return "a difference alone, but not among so many comparisons"

@@ -23,6 +23,7 @@ from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
 from hyperslab.apps.experiment.figures import write_figures
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.sections import Sheet
+from hyperslab.apps.experiment.significance import spending
 from hyperslab.errors import UsageError, suggest
 from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_bytes, show_count, show_list
@@ -117,7 +118,8 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
     if finding is None:
         return Judged("not tested", [f"`{claim.spec}` has not been run."])
     spec = finding.experiment.loaded.spec
-    found = claim.judge(Evidence(finding.answer, spec.margin, spec.tiers))
+    with spending(len(finding.answer.looks)):
+        found = claim.judge(Evidence(finding.answer, spec.margin, spec.tiers))
     if claim.is_of_times:
         found = Judged(found.outcome, [*found.evidence, *_starved(finding)])
     return _as_far_as_emulated(claim, _emulated_names(finding), found)

@@ -36,7 +36,7 @@ from hyperslab.apps.experiment.compensation import (
 )
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
-from hyperslab.apps.experiment.phases import CellPhases, begins_at_once, reads_itself
+from hyperslab.apps.experiment.phases import CellPhases, tells_first_reads
 from hyperslab.apps.experiment.shown import show_interval
 
 SPARK = "spark"
@@ -130,7 +130,7 @@ def first_reads(evidence: Evidence) -> Judged:
     """Look at slots that all begin at once, on a device that they share, engine by engine."""
     by_engine: dict[str, list[CellPhases]] = {}
     for one in evidence.answer.phases:
-        if _is_at(one.result, tier="saturated") and is_asked(one.result):
+        if _is_at(one.result, tier="saturated") and tells_first_reads(one.result):
             by_engine.setdefault(one.result.cell.shown("engine"), []).append(one)
     found = [
         _first_beside_later(engine, ratios)
@@ -140,11 +140,6 @@ def first_reads(evidence: Evidence) -> Judged:
     if not found:
         return Judged("not tested", ["No trial has left the times of its reads."])
     return where_storage_binds(evidence, evidence.levels("engine"), judged_contrasts(found))
-
-
-def is_asked(result: CellResult) -> bool:
-    """Whether a cell tells what first reads take."""
-    return reads_itself(result) and begins_at_once(result)
 
 
 def _first_beside_later(engine: str, ratios: Sequence[float]) -> Contrast:
