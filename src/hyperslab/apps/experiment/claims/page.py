@@ -36,6 +36,16 @@ CHARTS = {
 "Figures that the page shows, of those that an experiment has."
 Advice = Callable[[Sequence[tuple[Claim, Judged]]], Sequence[str]]
 "What tells whoever owns a cluster what follows from the claims."
+HOW_JUDGED = (
+    "Numbers that are published or recomputed from the authors' records are of other machines and"
+    " sizes. A claim is reproduced or refuted where all comparisons tell, allowing for their number"
+    " (Holm 1979), in part where some are as it states, refuted in part where those that tell are"
+    " all otherwise, open where none tells. Settings take as long as each other within a margin,"
+    " and a difference refutes that where it is beyond; one is faster or slower where the"
+    " difference is beyond the margin, and a smaller one refutes that. Each claim is judged for"
+    " itself: of twenty, one may come out so by chance."
+)
+"How claims are judged, on every page."
 PAPERS_OWN = "paper"
 "Scale of the sizes and levels of the papers."
 
@@ -252,15 +262,7 @@ def _machines(one: Finding) -> Iterator[str]:
 def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -> Iterator[str]:
     """What came of every claim, in a table and then one by one with its evidence."""
     yield _table(found, findings).markdown()
-    yield (
-        "Numbers that are published or recomputed from the authors' records are of other machines"
-        " and sizes. A claim is reproduced or refuted where all comparisons tell, allowing for"
-        " their number (Holm 1979), in part where some are as it states, refuted in part where"
-        " those that tell are all otherwise, open where none tells. Settings take as long as each"
-        " other within a margin, and a difference refutes that where it is beyond. Each claim is"
-        " judged for itself: of twenty, one may come out so by chance."
-    )
-    yield ""
+    yield from (HOW_JUDGED, "")
     by_spec = {one.name: one for one in findings}
     for claim, one in found:
         yield from (f"### {claim.text}", "")
