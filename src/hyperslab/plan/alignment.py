@@ -157,6 +157,7 @@ def _align(
             raise FormatError(source.broken)
     how = pipeline.resample.get(name)
     pair = places.Pair(name, whole, pipeline.source.first(whole), other, inputs.first(other))
+    pair.require_known_units()
     if how is None:
         return _as_they_lie(pair)
     return _resampled(pair, how, inputs.first(other).dtype(pipeline.values), pipeline)
