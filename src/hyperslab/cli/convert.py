@@ -112,7 +112,8 @@ def convert(
     dtype: Annotated[
         str | None,
         Opt(
-            help="Write real values as this dtype; a task fails if a value does not fit.",
+            help="Write real values as this dtype; floats may be rounded to narrower ones, and any"
+            " other value that does not fit fails its task.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,

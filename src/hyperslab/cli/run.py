@@ -243,7 +243,8 @@ def run(
     dtype: Annotated[
         str | None,
         Opt(
-            help="dtype of the outputs; by default that of what the function returns.",
+            help="dtype of the outputs, to which values are converted if they fit; by default that"
+            " of what the function returns.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
