@@ -23,6 +23,7 @@ from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.formats.table import facts_of
+from hyperslab.units import show_count
 
 _TIMES = frozenset(TIME)
 _LEAST_DEGREES = 0.05
@@ -237,6 +238,18 @@ class Pair:
                 " a time series needs no time axis)"
             )
         return self._elsewhere(f"{text}, and lies elsewhere")
+
+    def unlike_along(self, own: int, along: int) -> UsageError:
+        """The error for other extents along an axis that no affine places, as time, which no
+        resampling makes alike.
+        """
+        have = show_count(self.other.shape[own], "element")
+        wanted = self.whole.shape[along]
+        return UsageError(
+            f"the input '{self.name}' has {have} along its axis {self.other_source.dims[own]}, the"
+            f" source {wanted:,} along {self.source.dims[along]}: give one with {wanted:,} there,"
+            " with 1, or without that axis"
+        )
 
     def _is_reordered(self) -> bool:
         """Whether the input has the extents of the source's first or last axes in another order."""

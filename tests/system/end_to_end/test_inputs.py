@@ -66,9 +66,6 @@ voxels = hyperslab.Fold(
 
 def octuple(block):
     return block.astype(np.float64) * 8
-
-def numbered(block):
-    return np.int32(2**24) + np.arange(block.size, dtype=np.int32).reshape(block.shape)
 """
 
 
@@ -105,14 +102,6 @@ def test_a_dtype_casts_what_fits(mine: Path, tmp_path: Path) -> None:
     found = values_of(only_output(out))
     assert found.dtype == np.int32
     assert np.array_equal(found, values_of(ANATOMICAL) * np.int32(8))
-
-
-def test_whole_numbers_are_not_rounded_to_floats(mine: Path, tmp_path: Path) -> None:
-    given = ("run", f"{mine}:numbered", ANATOMICAL, "-o", tmp_path / "out", *SERIAL)
-    done = call(*given, "--dtype", "float32")
-    assert done.code == 1
-    assert "the value 16777217 at (0, 0, 1) is a whole number that no float32 equals" in done.err
-    assert "the nearest being 16777216: choose another dtype" in done.err
 
 
 @pytest.mark.parametrize(
