@@ -278,6 +278,20 @@ def test_places_of_tilted_images_are_voxels(tmp_path: Path) -> None:
         assert dataset.image.hyperslab.sel(i=slice(1, 3)).sizes["i"] == 3
 
 
+@pytest.mark.parametrize("dims", [SHAPE, (*SHAPE[:2], 1)], ids=["whole", "one slice"])
+def test_a_place_outside_of_the_array_is_refused(tmp_path: Path, dims: tuple[int, ...]) -> None:
+    saved(tmp_path / "a.nii", placed(), dims)
+    with ours(tmp_path / "a.nii") as dataset:
+        image = dataset.image
+        last = -70 + 4 * (dims[2] - 1)
+        assert image.hyperslab.sel(x=-32.4, z=last + 1.9).z == last
+        with pytest.raises(UsageError, match=r"x=3000: .* reach from -32.5 to -22.5 along x"):
+            image.hyperslab.sel(x=3000)
+        for beyond in (-72.1, last + 2.1):
+            with pytest.raises(UsageError, match="outside the array"):
+                image.hyperslab.sel(z=beyond)
+
+
 def test_advice_on_moved_coordinates_leads_to_an_affine(tmp_path: Path) -> None:
     expected = saved(tmp_path / "a.nii", placed())
     with ours(tmp_path / "a.nii") as dataset:

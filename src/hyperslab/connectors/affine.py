@@ -9,6 +9,7 @@ dimensions that are not its own, so that `dataset.image` would be without it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,10 @@ from hyperslab.formats.conventions.coordinates import TOWARDS
 from hyperslab.formats.conventions.placement import by_coordinates
 from hyperslab.formats.conventions.uncut import AFFINE, Uncut, affine_here, says, uncut_of
 from hyperslab.formats.conventions.variables import Coordinate
+
+_ROUNDED = 1e-3
+"Half voxels that are no distance: what float32 rounds."
+
 
 @xarray.register_dataarray_accessor("hyperslab")
 class Placed:
@@ -63,7 +68,8 @@ class Placed:
         """The voxels nearest to places along axes of space or time, in the units of the coordinates
         (`x=30`), and those between two places, ends included, in either order (`x=slice(-20, 20)`).
 
-        Raises UsageError for an axis that the image does not have, as x of a tilted image.
+        Raises UsageError for an axis that the image does not have, as x of a tilted image, and for
+        a place that is more than half a voxel beyond the first or the last one's.
         """
         found = self._image
         for dim, place in places.items():
@@ -72,8 +78,35 @@ class Placed:
             if isinstance(place, slice):
                 found = found.isel({dim: _between(dim, found[dim].values, place)})
             else:
+                self._require_within(dim, place)
                 found = found.sel({dim: place}, method="nearest")
         return found
+
+    def _require_within(self, dim: str, place: float) -> None:
+        """Raise UsageError for a place outside of all voxels."""
+        values = self._image[dim].values
+        if values.dtype.kind not in "iuf" or not values.size:
+            return
+        half = self._size(dim) / 2
+        low = float(values.min()) - half
+        high = float(values.max()) + half
+        if np.min(place) < low - half * _ROUNDED or np.max(place) > high + half * _ROUNDED:
+            raise UsageError(
+                f"{dim}={place}: that is outside the array, whose voxels reach from {low:g} to"
+                f" {high:g} along {dim}"
+            )
+
+    def _size(self, dim: str) -> float:
+        """Size of the voxels along an axis; infinite for a single one that says none."""
+        values = self._image[dim].values
+        if values.size > 1:
+            return float(np.abs(np.diff(values.astype(np.float64))).max())
+        extents = [str(one) for one in self._image.dims if str(one) in OF_SPACE]
+        try:
+            column = self.affine[:3, extents.index(dim)]
+        except (UsageError, ValueError):  # no image, or an axis of time
+            return math.inf
+        return float(np.linalg.norm(column))
 
     def _uncut(self) -> Uncut | None:
         return uncut_of({str(name): value for name, value in self._image.attrs.items()})
