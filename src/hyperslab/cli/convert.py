@@ -28,6 +28,7 @@ from hyperslab.cli.flags import (
     Workers,
     choice,
     completing,
+    compression_flag,
     dry_run_flag,
     memory_bytes,
     memory_flag,
@@ -138,13 +139,7 @@ def convert(
     shards: Annotated[
         str | None, Opt(help="Shape of the shards of a Zarr array.", rich_help_panel=OUTPUTS)
     ] = None,
-    compression: Annotated[
-        str | None,
-        Opt(
-            help="none, gzip, gzip:LEVEL; for Zarr also zstd; by default as in the source.",
-            rich_help_panel=OUTPUTS,
-        ),
-    ] = None,
+    compression: Annotated[str | None, compression_flag("as in the source")] = None,
     virtual: Annotated[
         bool,
         Opt(

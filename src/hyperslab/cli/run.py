@@ -33,6 +33,7 @@ from hyperslab.cli.flags import (
     Granularity,
     JsonOfPlan,
     Live,
+    Partition,
     Quiet,
     ReadersPerDevice,
     RealOrStored,
@@ -54,6 +55,7 @@ from hyperslab.cli.flags import (
     by_way_of,
     choice,
     completing,
+    compression_flag,
     dry_run_flag,
     memory_flag,
     overwrite_flag,
@@ -210,9 +212,7 @@ def run(
             rich_help_panel=BLOCKS,
         ),
     ] = None,
-    partition: Annotated[
-        str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.", rich_help_panel=BLOCKS)
-    ] = None,
+    partition: Partition = None,
     axes_whole: Annotated[
         str | None,
         Opt(help="Axes that are never cut, such as 0,1 or time.", rich_help_panel=BLOCKS),
@@ -293,10 +293,7 @@ def run(
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
-    compression: Annotated[
-        str | None,
-        Opt(help="none, gzip or gzip:LEVEL; for zarr also zstd.", rich_help_panel=OUTPUTS),
-    ] = None,
+    compression: Annotated[str | None, compression_flag("that of the format")] = None,
     granularity: Granularity = "fused",
     resume: Annotated[
         bool, resume_flag("Continue the run in OUT: do only what is missing.")
