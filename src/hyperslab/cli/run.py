@@ -326,7 +326,7 @@ def run(
         Opt(
             "--check-locality",
             help="Only test on samples whether the result depends on the blocks, and which halo"
-            " helps; positions that a function knows by itself it sees only where samples lie.",
+            " helps; what a function does at places of its own is noticed only where samples lie.",
             rich_help_panel=GOING_ON,
         ),
     ] = False,

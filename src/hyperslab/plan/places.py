@@ -308,8 +308,9 @@ class Pair:
         if (units := self._units()) is not None:
             told.append(units)
         told += [
-            f"{one.label} says no place (sform and qform code 0), so that one around its middle is"
-            " taken: if its voxels are those of the other, give it that affine"
+            f"{one.label} does not say where it lies (sform and qform code 0), so its middle is"
+            " taken to be at 0 mm: if its voxels are those of the other image, give it that image's"
+            " affine"
             for one in (self.other_source, self.source)
             if is_assumed(one.header.attributes)
         ]
@@ -324,7 +325,7 @@ class Pair:
         return told
 
     def _units(self) -> str | None:
-        """In which units the files say their places, where these differ."""
+        """The units in which the files say their places, where these differ."""
         units = [one.header.unit_of_space or "mm" for one in (self.other, self.whole)]
         if units[0] == units[1]:
             return None

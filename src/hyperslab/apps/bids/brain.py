@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.origin and not given.mask:
-        parser.error("--origin needs --mask: the volume is written beside it")
+        parser.error("--origin needs --mask: the volume is written to the same folder")
     if given.picture and not given.mask:
         parser.error("--picture needs --mask, whose edge it shows")
     try:
