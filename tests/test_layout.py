@@ -45,6 +45,7 @@ ROOMS = {
 LEAVES = {
     "__init__",
     "accesses",
+    "accessor",
     "columns",
     "errors",
     "markup",

@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hyperslab import accessor
+
 if TYPE_CHECKING:
     from hyperslab.apps.commands.running import run_commands
     from hyperslab.apps.conversion import convert
@@ -117,3 +119,6 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"hyperslab.{module}"), name)
     raise AttributeError(f"module 'hyperslab' has no attribute '{name}'")
+
+
+accessor.give()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -361,3 +364,23 @@ def test_a_dataset_has_the_affine_of_its_image_also_when_saved(tmp_path: Path) -
     there = here.copy().assign_attrs(affine=np.diag([2.0, 2, 2, 1]).ravel())
     with pytest.raises(UsageError, match=r"the images .* \(a, b\) lie in several places"):
         _ = xarray.Dataset({"a": here, "b": there}).hyperslab.affine
+
+
+@pytest.mark.parametrize("first", ["hyperslab", "xarray"])
+def test_a_fresh_process_has_the_accessor_whichever_is_imported_first(
+    tmp_path: Path, first: str
+) -> None:
+    whole = series(tmp_path / "a.nii")
+    hyperslab.convert(tmp_path / "a.nii", tmp_path / "a.nc", engine="serial")
+    code = (
+        f"import {first}, sys; 'xarray' in sys.modules or print('without');"
+        " import hyperslab, xarray;"
+        f" image = xarray.open_dataset({str(tmp_path / 'a.nc')!r}, engine='netcdf4').data;"
+        " print(image.hyperslab.affine.ravel().tolist());"
+        " print('hyperslab.connectors.xarray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *awaited, affine, has_our_engine = done.stdout.splitlines()
+    assert awaited == ["without"] * (first == "hyperslab")
+    np.testing.assert_allclose(json.loads(affine), whole.affine.ravel(), rtol=1e-6)
+    assert has_our_engine == "False"

@@ -276,3 +276,44 @@ def test_places_of_tilted_images_are_voxels(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"i, j, k run between .* image.isel\(i=30\)"):
             dataset.image.hyperslab.sel(x=30)
         assert dataset.image.hyperslab.sel(i=slice(1, 3)).sizes["i"] == 3
+
+
+@pytest.mark.parametrize("dims", [SHAPE, (*SHAPE[:2], 1)], ids=["whole", "one slice"])
+def test_a_place_outside_of_the_array_is_refused(tmp_path: Path, dims: tuple[int, ...]) -> None:
+    saved(tmp_path / "a.nii", placed(), dims)
+    with ours(tmp_path / "a.nii") as dataset:
+        image = dataset.image
+        last = -70 + 4 * (dims[2] - 1)
+        assert image.hyperslab.sel(x=-32.4, z=last + 1.9).z == last
+        with pytest.raises(UsageError, match=r"x=3000: .* reach from -32.5 to -22.5 along x"):
+            image.hyperslab.sel(x=3000)
+        for beyond in (-72.1, last + 2.1):
+            with pytest.raises(UsageError, match="outside the array"):
+                image.hyperslab.sel(z=beyond)
+
+
+def test_advice_on_moved_coordinates_leads_to_an_affine(tmp_path: Path) -> None:
+    expected = saved(tmp_path / "a.nii", placed())
+    with ours(tmp_path / "a.nii") as dataset:
+        image = dataset.image
+        moved = image.assign_coords(x=("x", image.x.values + 5, image.x.attrs))
+        with pytest.raises(UsageError, match="remove the coordinates, or the attribute affine"):
+            _ = moved.hyperslab.affine
+        np.testing.assert_array_equal(moved.drop_vars("x").hyperslab.affine, expected.affine)
+        del moved.attrs["affine"]
+        shifted = np.array(expected.affine)
+        shifted[0, 3] += 5
+        np.testing.assert_allclose(moved.hyperslab.affine, shifted, atol=1e-12)
+        np.testing.assert_allclose(
+            moved.to_dataset(name="image").hyperslab.affine, shifted, atol=1e-12
+        )
+
+
+def test_an_axis_under_another_name_is_named_back(tmp_path: Path) -> None:
+    expected = saved(tmp_path / "a.nii", placed())
+    with ours(tmp_path / "a.nii") as dataset:
+        renamed = dataset.image.rename(x="X")
+        with pytest.raises(UsageError, match=r"image\.rename\(X='x'\)\.hyperslab\.affine"):
+            _ = renamed.hyperslab.affine
+        back = renamed.rename(X="x")
+        np.testing.assert_array_equal(back.hyperslab.affine, expected.affine)

@@ -47,8 +47,8 @@ def at(block: Array) -> Hyperslab:
 
 
 def fits(value: Any, dtype: str) -> bool:
-    """By exact arithmetic: whether a value has its equal in an integer dtype, or its nearest in a
-    floating one.
+    """By exact arithmetic: whether a value has its equal in another dtype; a float, its nearest in
+    a floating one.
     """
     kind = np.dtype(dtype)
     number: Any = value
@@ -59,6 +59,8 @@ def fits(value: Any, dtype: str) -> bool:
     if kind.kind in "fc":
         with np.errstate(all="ignore"):
             made = np.array([number]).astype(kind)[0]
+        if isinstance(number, int):
+            return bool(np.isfinite(made)) and Fraction(float(made.real)) == number
         return (
             bool(np.isfinite(made))
             or not np.isfinite(np.array([number], "c16" if kind.kind == "c" else "f8"))[0]
@@ -163,7 +165,8 @@ def test_the_block_keeps_its_layout_and_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "made"), [("uint8", "int8"), ("uint8", "float64"), ("float64", "uint8")]
+    ("given", "made"),
+    [("uint8", "int8"), ("uint8", "float64"), ("float64", "uint8"), ("int32", "float32")],
 )
 def test_memory_is_what_a_step_is_planned_with(given: str, made: str) -> None:
     """pipeline.Step.temporaries: beside the block and the result, twice the larger of them."""
@@ -187,11 +190,18 @@ def test_memory_is_what_a_step_is_planned_with(given: str, made: str) -> None:
         (np.nan, "int16", "is no whole number"),
         (np.inf, "int16", "is no whole number"),
         (1e300, "float32", "is larger than any float32"),
+        (100000, "float16", "is larger than any float16"),
+        (
+            2**24 + 1,
+            "float32",
+            "is a whole number that no float32 equals, the nearest being",
+        ),
+        (2**63 - 1, "complex128", "no complex128 equals, the nearest being"),
         (2.0, "bool", "is neither 0 nor 1"),
         (1 + 2j, "float64", "has an imaginary part"),
     ],
 )
 def test_it_is_said_why_a_value_does_not_fit(value: Any, dtype: str, why: str) -> None:
     block = np.array([value])
-    with pytest.raises(BlockError, match=f"{why}: choose another dtype"):
+    with pytest.raises(BlockError, match=rf"{why}( \d+)?: choose another dtype"):
         cast(block, dtype, at(block))

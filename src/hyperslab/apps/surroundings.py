@@ -293,7 +293,7 @@ def _of_source(
     others = tuple(one.name for one in beside if one.name not in {own, *wanted})
     fixed = sorted(set(source.dims) & {name for group in groups for name in group.unlimited})
     if fixed:
-        left.append(f"that {listed(fixed)} may grow")
+        left.append(unlimited(fixed))
     inner = zip(places[:-1], groups[:-1], strict=True)
     said = {place: _attributes(group) for place, group in inner}
     return Surroundings(kept, _attributes(groups[-1]), said, others, tuple(left))
@@ -326,6 +326,11 @@ def _of_store(
 
 def name_of(source: ArraySource) -> str:
     return source.name.strip("/")
+
+
+def unlimited(names: Sequence[str]) -> str:
+    """What is said of dimensions that could grow in the file, and in the new one cannot."""
+    return f"unlimited dimensions, which become fixed ({listed(names)})"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hyperslab import formats
 from hyperslab.apps.stored import NO_NUMBERS, is_number, read_stored
-from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, why_left
+from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, unlimited, why_left
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sets import mosaic
 from hyperslab.blocks.gathering import Named, several
@@ -203,7 +203,7 @@ def _of_group(reader: Reader, listing: Listing, place: str) -> _Members:
             extras.append(reader.companion(listing, one))
     growing = group.unlimited - {name for one in arrays for name in one.dims}
     if growing:
-        left.append(f"that {listed(sorted(growing))} may grow")
+        left.append(unlimited(sorted(growing)))
     below = [name.removeprefix(wanted) for name in listing.groups if name != wanted]
     left += _groups_left(listing.path, place, below)
     return _Members(tuple(one.path.strip("/") for one in arrays), tuple(extras), tuple(left))

@@ -1,5 +1,5 @@
-"""Casting: values as another dtype, where every one of them has its equal, or its nearest number of
-a float dtype.
+"""Casting: values as another dtype, where every one of them has its equal; floats may be rounded to
+a narrower float dtype.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def cast(block: Array, wanted: DType, start: Sequence[int]) -> Array:
     """The block's values as `wanted`; floats may be rounded, integers not. Laid out as the block.
 
     `start` is the place of its first element. Raises BlockError for a value that the dtype cannot
-    hold: out of range, NaN or with a fraction for an integer, or with an imaginary part for a real
-    one.
+    hold: out of range, NaN or with a fraction for an integer, an integer that a float dtype would
+    round, or with an imaginary part for a real one.
     """
     made = np.empty_like(block, dtype=wanted, subok=False)
     for piece in _pieces(block):
@@ -33,20 +33,23 @@ def cast(block: Array, wanted: DType, start: Sequence[int]) -> Array:
             where = tuple(int(s + o + i) for s, o, i in zip(start, offset, first, strict=True))
             raise BlockError(
                 f"--dtype {wanted}: the value {given[first]!s} at {where}"
-                f" {_why(given[first], wanted)}: choose another dtype"
+                f" {_why(given[first], made[piece][first])}: choose another dtype"
             )
     return made
 
 
-def _why(value: Any, wanted: DType) -> str:
-    """Why a dtype cannot hold a value."""
+def _why(value: Any, made: Any) -> str:
+    """Why a dtype cannot hold a value, of which it has made another one."""
+    wanted = made.dtype
     if wanted.kind != "c" and np.imag(value):
         return "has an imaginary part"
     real = np.real(value)
     if wanted.kind == "b":
         return "is neither 0 nor 1"
-    if wanted.kind not in "iu":
+    if wanted.kind not in "iu" and np.isinf(made):
         return f"is larger than any {wanted}"
+    if wanted.kind not in "iu":
+        return f"is a whole number that no {wanted} equals, the nearest being {int(np.real(made))}"
     if not np.isfinite(real):
         return "is no whole number"
     limits = np.iinfo(wanted)
@@ -94,6 +97,8 @@ def _odd(block: Array, made: Array) -> Array:
     after its last is a power of 2, which floats have.
     """
     if made.dtype.kind not in "biu":
+        if block.dtype.kind in "iu":
+            return _is_rounded(block, made)
         return np.asarray(np.isinf(made) & np.isfinite(block))
     odd: Array = np.asarray(made.astype(block.dtype) != block)
     if made.dtype.kind in "iu" and block.dtype.kind != "b":
@@ -106,3 +111,16 @@ def _odd(block: Array, made: Array) -> Array:
     if block.dtype.kind == "f":
         odd |= np.isinf(block)  # equal to a whole number that is infinite as a float16
     return odd
+
+
+def _is_rounded(block: Array, made: Array) -> Array:
+    """Where integers have become other numbers, or infinite ones, as floats.
+
+    A float beyond the range of integers is looked at by itself, as in `_odd`.
+    """
+    limits = np.iinfo(block.dtype)
+    if limits.max <= 2 ** (np.finfo(made.dtype).nmant + 1):
+        return np.zeros(block.shape, np.bool_)
+    real = made.real
+    back = real.astype(block.dtype)
+    return np.asarray((back != block) | np.isinf(real) | (real >= int(limits.max) + 1))

@@ -24,6 +24,15 @@ VOXELS = ("i", "j", "k")
 "Names of the first three axes of an image where they run between those of space."
 OF_SPACE = frozenset((*SPACE, *WORLD, *VOXELS))
 "Names of axes of space, which an array may have in any order."
+_SPELLINGS = {
+    1e-6: ("nm", "nanometer", "nanometers"),
+    1e-3: ("um", "micron", "microns", "micrometer", "micrometers"),
+    1.0: ("", "mm", "millimeter", "millimeters", "millimetre", "millimetres"),
+    10.0: ("cm", "centimeter", "centimeters"),
+    1e3: ("m", "meter", "meters", "metre", "metres"),
+}
+MM = {unit: length for length, units in _SPELLINGS.items() for unit in units}
+"Units of affines in millimetres, for which those are taken whose unit is not said."
 VOXEL_NUMBER = "voxel number"
 "Attribute long_name of the coordinates along i, j and k."
 
@@ -60,8 +69,8 @@ class Header:
     """
 
     base_affine: Array | None = None
-    """(4, 4) float64: voxel indices of the uncut array along its axes of space to millimetres
-    (RAS+); None where the format has none.
+    """(4, 4) float64: voxel indices of the uncut array along its axes of space to places (RAS+), in
+    its own unit (`unit_of_space`); None where the format has none.
     """
     origin: tuple[float, ...] = ()
     "Position of this block's first voxel in the uncut array, per axis, in its voxels."
@@ -127,10 +136,31 @@ class Header:
 
     @property
     def affine(self) -> Array | None:
-        """(4, 4) float64: voxel indices of this block along its axes of space to millimetres."""
+        """(4, 4) float64: voxel indices of this block along its axes of space to places in the
+        file's own unit.
+        """
         if self.base_affine is None:
             return None
         return self.placing(self.base_affine)
+
+    @property
+    def affine_mm(self) -> Array | None:
+        """(4, 4) float64: the affine in millimetres, as all must be that compares the places of
+        files, or is told some by a user. A unit that no file says, or whose length is not known,
+        counts as millimetres; `has_known_unit` tells the latter.
+        """
+        affine = self.affine
+        length = MM.get(self.unit_of_space, 1.0)
+        if affine is None or length == 1:
+            return affine
+        found = affine.copy()
+        found[:3] *= length
+        return found
+
+    @property
+    def has_known_unit(self) -> bool:
+        """Whether the length of the affine's unit is known; one that is not said is millimetres."""
+        return self.unit_of_space in MM
 
     @property
     def is_lost(self) -> bool:

@@ -280,8 +280,8 @@ def _along_space(origin: Sequence[int], header: Header) -> tuple[int, ...]:
 
 
 def _affine_or_none(source: ArraySource) -> Array:
-    """The affine of a source; where it has none, its voxels count as millimetres."""
-    affine = source.header.affine
+    """The affine of a source in millimetres; where it has none, its voxels count as such."""
+    affine = source.header.affine_mm
     if affine is None:
         return np.eye(4)
     return affine
@@ -424,16 +424,17 @@ def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
 
 
 def _affine_of(source: ArraySource) -> Array:
-    if source.header.affine is None:
+    affine = source.header.affine_mm
+    if affine is None:
         raise UsageError(
             f"{source.url} has no affine, so its place in a mosaic is unknown: give origins"
         )
-    if not is_invertible(source.header.affine):
+    if not is_invertible(affine):
         raise UsageError(
             f"{source.url} has an affine that is singular or not finite, so its place in a mosaic"
             " is unknown: give origins, in a list of 'path,dataset,origin' in a .txt file"
         )
-    return source.header.affine
+    return affine
 
 
 def _require_same_ndim(sources: Sequence[ArraySource]) -> None:

@@ -150,8 +150,9 @@ class ArrayView:
 
     @property
     def affine(self) -> Array | None:
-        """(4, 4) float64: voxel indices along the axes of space, in the array's order, to
-        millimetres; None where the array has none. Time may be before them, as in a series of MINC.
+        """(4, 4) float64: voxel indices along the axes of space, in the array's order, to places in
+        the file's unit, millimetres nearly always; None where the array has none. Time may be
+        before them, as in a series of MINC.
 
         The identity where an array in HDF5 or Zarr says none: its place is then counted in voxels.
         """

@@ -28,6 +28,7 @@ from hyperslab.cli.flags import (
     Workers,
     choice,
     completing,
+    compression_flag,
     dry_run_flag,
     memory_bytes,
     memory_flag,
@@ -112,7 +113,8 @@ def convert(
     dtype: Annotated[
         str | None,
         Opt(
-            help="Write real values as this dtype; a task fails if a value does not fit.",
+            help="Write real values as this dtype; floats may be rounded to narrower ones, and any"
+            " other value that does not fit fails its task.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -137,13 +139,7 @@ def convert(
     shards: Annotated[
         str | None, Opt(help="Shape of the shards of a Zarr array.", rich_help_panel=OUTPUTS)
     ] = None,
-    compression: Annotated[
-        str | None,
-        Opt(
-            help="none, gzip, gzip:LEVEL; for Zarr also zstd; by default as in the source.",
-            rich_help_panel=OUTPUTS,
-        ),
-    ] = None,
+    compression: Annotated[str | None, compression_flag("as in the source")] = None,
     virtual: Annotated[
         bool,
         Opt(

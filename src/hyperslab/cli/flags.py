@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hyperslab.cli.parse import parse_size
-from hyperslab.engines.facts import engine_help, engine_names
+from hyperslab.engines.facts import engine_names
 from hyperslab.errors import UsageError
 from hyperslab.redaction import OPTION
 
@@ -37,14 +37,25 @@ def choice(*words: str) -> dict[str, Any]:
     return {"metavar": "|".join(words), "autocompletion": completing(lambda: words)}
 
 
+def compression_flag(default: str) -> Any:
+    """How new files are compressed, and how they are by default."""
+    return Opt(
+        help="Compression of new files, also with a level, as gzip:1; zstd and blosc are for"
+        f" Zarr; by default {default}.",
+        rich_help_panel=OUTPUTS,
+        **choice("none", "gzip", "zstd", "blosc"),
+    )
+
+
 Axis = Annotated[
     int | None, Opt(help="Axis for --sources concatenated; 0 by default.", rich_help_panel=INPUTS)
 ]
 Engine = Annotated[
     str,
     Opt(
-        help=engine_help(),
+        help="What runs the tasks: this process, threads or processes of it, or a cluster.",
         rich_help_panel=ENGINE,
+        metavar=" | ".join(engine_names()),  # blanks: so many words take several lines
         autocompletion=completing(engine_names),
     ),
 ]
@@ -128,6 +139,16 @@ Retries = Annotated[
             " as a NameError."
         ),
         rich_help_panel=ENGINE,
+    ),
+]
+Partition = Annotated[
+    str | None,
+    Opt(
+        help="How arrays are cut: as the run finds best, by stored chunks, by slabs across the"
+        " slowest axis, or into blocks of a size.",
+        rich_help_panel=BLOCKS,
+        metavar="auto | chunks | slabs | bytes=SIZE",
+        autocompletion=completing(lambda: ("auto", "chunks", "slabs", "bytes=")),
     ),
 ]
 Granularity = Annotated[

@@ -85,7 +85,7 @@ def probe(
             "--output",
             "-o",
             help=f"File for what was measured, instead of ${VARIABLE} or the user's"
-            " machine.json; the page lies beside it.",
+            " machine.json; the page goes to the same folder.",
         ),
     ] = None,
     picture: Annotated[

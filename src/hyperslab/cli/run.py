@@ -33,6 +33,7 @@ from hyperslab.cli.flags import (
     Granularity,
     JsonOfPlan,
     Live,
+    Partition,
     Quiet,
     ReadersPerDevice,
     RealOrStored,
@@ -54,6 +55,7 @@ from hyperslab.cli.flags import (
     by_way_of,
     choice,
     completing,
+    compression_flag,
     dry_run_flag,
     memory_flag,
     overwrite_flag,
@@ -210,9 +212,7 @@ def run(
             rich_help_panel=BLOCKS,
         ),
     ] = None,
-    partition: Annotated[
-        str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.", rich_help_panel=BLOCKS)
-    ] = None,
+    partition: Partition = None,
     axes_whole: Annotated[
         str | None,
         Opt(help="Axes that are never cut, such as 0,1 or time.", rich_help_panel=BLOCKS),
@@ -243,7 +243,8 @@ def run(
     dtype: Annotated[
         str | None,
         Opt(
-            help="dtype of the outputs; by default that of what the function returns.",
+            help="dtype of the outputs, to which values are converted if they fit; by default that"
+            " of what the function returns.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -292,10 +293,7 @@ def run(
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
-    compression: Annotated[
-        str | None,
-        Opt(help="none, gzip or gzip:LEVEL; for zarr also zstd.", rich_help_panel=OUTPUTS),
-    ] = None,
+    compression: Annotated[str | None, compression_flag("that of the format")] = None,
     granularity: Granularity = "fused",
     resume: Annotated[
         bool, resume_flag("Continue the run in OUT: do only what is missing.")
@@ -328,7 +326,7 @@ def run(
         Opt(
             "--check-locality",
             help="Only test on samples whether the result depends on the blocks, and which halo"
-            " helps; positions that a function knows by itself it sees only where samples lie.",
+            " helps; what a function does at places of its own is noticed only where samples lie.",
             rich_help_panel=GOING_ON,
         ),
     ] = False,

@@ -9,7 +9,8 @@ dimensions that are not its own, so that `dataset.image` would be without it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import xarray
@@ -17,8 +18,13 @@ import xarray
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import OF_SPACE, VOXELS, WORLD
 from hyperslab.errors import UsageError
-from hyperslab.formats.conventions.uncut import AFFINE, Uncut, affine_here, uncut_of
+from hyperslab.formats.conventions.coordinates import TOWARDS
+from hyperslab.formats.conventions.placement import by_coordinates
+from hyperslab.formats.conventions.uncut import AFFINE, Uncut, affine_here, says, uncut_of
 from hyperslab.formats.conventions.variables import Coordinate
+
+_ROUNDED = 1e-3
+"Half voxels that are no distance: what float32 rounds."
 
 
 @xarray.register_dataarray_accessor("hyperslab")
@@ -31,31 +37,39 @@ class Placed:
     @property
     def affine(self) -> Array:
         """(4, 4) float64: indices along the axes of space, in the order in which the array has
-        them, to millimetres.
+        them, to places in the unit of its file, millimetres nearly always. Without the attribute,
+        coordinates along x, y and z, or MINC's, are enough.
 
         Raises UsageError where the array has no affine, lacks an axis of space, or is not evenly
         spaced along one.
         """
         image = self._image
         uncut = self._uncut()
-        if uncut is None:
-            raise UsageError(
-                "the array has no affine: open an image with engine='hyperslab', and keep"
-                " its attributes (keep_attrs=True, or xarray.set_options(keep_attrs=True))"
-            )
         extents = {str(dim): image.sizes[dim] for dim in image.dims if str(dim) in OF_SPACE}
-        if len(extents) != len(WORLD):
-            raise _lacking(uncut, list(extents))
+        coordinates = _coordinates_of(image)
+        if was := _renamed(image):
+            raise _under_other_names(was)
+        if uncut is None and not _say_place(coordinates):
+            raise UsageError(
+                "the array has no affine: it has neither the attribute nor coordinates along three"
+                " axes of space that say it: open the image again, and keep its attributes"
+                " (keep_attrs=True, or xarray.set_options(keep_attrs=True))"
+            )
         for dim, extent in extents.items():
             if not extent:
-                raise _empty(uncut, dim)
-        return affine_here(uncut, extents, self._coordinates(list(extents)))
+                raise _empty(dim)
+        if uncut is None:
+            return by_coordinates(list(extents), coordinates)
+        if len(extents) != len(WORLD):
+            raise _lacking(uncut, list(extents))
+        return affine_here(uncut, extents, coordinates)
 
     def sel(self, **places: float | slice) -> xarray.DataArray:
         """The voxels nearest to places along axes of space or time, in the units of the coordinates
         (`x=30`), and those between two places, ends included, in either order (`x=slice(-20, 20)`).
 
-        Raises UsageError for an axis that the image does not have, as x of a tilted image.
+        Raises UsageError for an axis that the image does not have, as x of a tilted image, and for
+        a place that is more than half a voxel beyond the first or the last one's.
         """
         found = self._image
         for dim, place in places.items():
@@ -64,19 +78,38 @@ class Placed:
             if isinstance(place, slice):
                 found = found.isel({dim: _between(dim, found[dim].values, place)})
             else:
+                self._require_within(dim, place)
                 found = found.sel({dim: place}, method="nearest")
         return found
 
+    def _require_within(self, dim: str, place: float) -> None:
+        """Raise UsageError for a place outside of all voxels."""
+        values = self._image[dim].values
+        if values.dtype.kind not in "iuf" or not values.size:
+            return
+        half = self._size(dim) / 2
+        low = float(values.min()) - half
+        high = float(values.max()) + half
+        if np.min(place) < low - half * _ROUNDED or np.max(place) > high + half * _ROUNDED:
+            raise UsageError(
+                f"{dim}={place}: that is outside the array, whose voxels reach from {low:g} to"
+                f" {high:g} along {dim}"
+            )
+
+    def _size(self, dim: str) -> float:
+        """Size of the voxels along an axis; infinite for a single one that says none."""
+        values = self._image[dim].values
+        if values.size > 1:
+            return float(np.abs(np.diff(values.astype(np.float64))).max())
+        extents = [str(one) for one in self._image.dims if str(one) in OF_SPACE]
+        try:
+            column = self.affine[:3, extents.index(dim)]
+        except (UsageError, ValueError):  # no image, or an axis of time
+            return math.inf
+        return float(np.linalg.norm(column))
+
     def _uncut(self) -> Uncut | None:
         return uncut_of({str(name): value for name, value in self._image.attrs.items()})
-
-    def _coordinates(self, dims: Sequence[str]) -> dict[str, Coordinate]:
-        known = self._image.coords
-        return {
-            dim: Coordinate(dim, np.asarray(known[dim]), known[dim].attrs)
-            for dim in dims
-            if dim in known
-        }
 
     def _without(self, dim: str) -> UsageError:
         """The error for a place along an axis that an image does not have."""
@@ -123,9 +156,47 @@ class PlacedDataset:
 
     def _images(self) -> list[xarray.DataArray]:
         """Variables with an affine: those with all axes of space, or all where none has these."""
-        placed = [one for one in self._dataset.data_vars.values() if AFFINE in one.attrs]
+        variables = self._dataset.data_vars.values()
+        placed = [one for one in variables if AFFINE in one.attrs]
+        if not placed:
+            placed = [one for one in variables if _say_place(_coordinates_of(one))]
         full = [one for one in placed if len(_axes_of_space(one)) == len(WORLD)]
         return full or placed
+
+
+def _coordinates_of(image: xarray.DataArray) -> dict[str, Coordinate]:
+    """Coordinates along the axes of space."""
+    known = image.coords
+    return {
+        dim: Coordinate(dim, np.asarray(known[dim]), known[dim].attrs)
+        for dim in map(str, image.dims)
+        if dim in OF_SPACE and dim in known
+    }
+
+
+def _say_place(coordinates: Mapping[str, Coordinate]) -> bool:
+    """Whether coordinates along the axes of space say an affine without an attribute."""
+    return len(coordinates) == len(WORLD) and all(map(says, coordinates, coordinates.values()))
+
+
+def _renamed(image: xarray.DataArray) -> dict[str, str]:
+    """Axes whose coordinates say that they run along x, y or z, under other names; the name by
+    which each is known.
+    """
+    found = {}
+    for dim in map(str, image.dims):
+        towards = image[dim].attrs.get("long_name")
+        if dim not in OF_SPACE and towards in TOWARDS:
+            found[dim] = WORLD[TOWARDS.index(towards)]
+    return found
+
+
+def _under_other_names(was: Mapping[str, str]) -> UsageError:
+    back = ", ".join(f"{dim}='{name}'" for dim, name in was.items())
+    return UsageError(
+        f"the array has an axis {', '.join(was)} that was {', '.join(was.values())}, and axes of"
+        f" space are known by their names: image.rename({back}).hyperslab.affine"
+    )
 
 
 def _axes_of_space(image: xarray.DataArray) -> list[Hashable]:
@@ -168,7 +239,7 @@ def _lacking(uncut: Uncut, left: Sequence[str]) -> UsageError:
     )
 
 
-def _empty(uncut: Uncut, dim: str) -> UsageError:
+def _empty(dim: str) -> UsageError:
     """The error for an image of which nothing is left along an axis."""
     return UsageError(
         f"the array has no elements along {dim}: where places fall along an axis, xarray takes a"

@@ -20,6 +20,6 @@ def odd_sentence(
     names = " and ".join(step.ref.name for step in pipeline.steps)
     total = float(f"{sum(made.values()):.2g}")
     return (
-        f"about {total:,.0f} of the values that {names} made are NaN or infinite, where a look at"
-        f" what it was given found none; first seen in {label(min(made))}"
+        f"{names} returned NaN or infinite values, about {total:,.0f} of them, where a look at the"
+        f" values before found none; first seen in {label(min(made))}"
     )

@@ -246,12 +246,6 @@ def recorded(name: str) -> dict[str, bool]:
         return {}
 
 
-def engine_help() -> str:
-    """The engines to choose from, as a sentence."""
-    *first, last = engine_names()
-    return f"{', '.join(first)} or {last}."
-
-
 def connect_help() -> str:
     """What --connect takes, as a sentence."""
     known = _loadable()

@@ -157,6 +157,7 @@ def _align(
             raise FormatError(source.broken)
     how = pipeline.resample.get(name)
     pair = places.Pair(name, whole, pipeline.source.first(whole), other, inputs.first(other))
+    pair.require_known_units()
     if how is None:
         return _as_they_lie(pair)
     return _resampled(pair, how, inputs.first(other).dtype(pipeline.values), pipeline)
@@ -176,9 +177,10 @@ def _as_they_lie(pair: places.Pair) -> Alignment | None:
     axes = pair.axes()
     single = pair.single(axes)
     shape = pair.other.shape
+    if pair.are_placed:
+        _require_alike_beyond_space(pair, axes, single)
     order = pair.order(axes)
     if order is not None:
-        _require_alike_beyond_space(pair, axes, single)
         return _by_affines(pair, axes, single, order, "nearest")
     for axis, along in enumerate(axes):
         if shape[axis] != pair.whole.shape[along] and axis not in single:
@@ -224,9 +226,10 @@ def _require_alike_beyond_space(
     pair: places.Pair, axes: tuple[int, ...], single: frozenset[int]
 ) -> None:
     """Raise UsageError for other extents along axes that no affine places."""
-    further = pair.other.header.further(len(axes))
-    if any(pair.other.shape[i] != pair.whole.shape[axes[i]] and i not in single for i in further):
-        raise pair.unlike()
+    for axis in pair.other.header.further(len(axes)):
+        is_alike = pair.other.shape[axis] == pair.whole.shape[axes[axis]]
+        if not is_alike and axis not in single:
+            raise pair.unlike_along(axis, axes[axis])
 
 
 def _by_affines(

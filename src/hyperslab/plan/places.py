@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +23,11 @@ from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.formats.table import facts_of
+from hyperslab.units import show_count
 
 _TIMES = frozenset(TIME)
 _LEAST_DEGREES = 0.05
+_DECIMALS = 3
 _REMEDY = (
     "use --resample nearest (masks, labels) or --resample linear, or give an input in the same"
     " space"
@@ -147,8 +150,8 @@ class Pair:
         )
 
     def affines(self) -> tuple[Array | None, Array | None]:
-        """(4, 4) of the input and of the source, along their axes of space; None where a file does
-        not say one.
+        """(4, 4) of the input and of the source, along their axes of space to millimetres; None
+        where a file does not say one.
         """
         return affine_of(self.other), affine_of(self.whole)
 
@@ -188,6 +191,22 @@ class Pair:
             return None
         return between[:SPACE]
 
+    def require_known_units(self) -> None:
+        """Raise UsageError for places in different units, one of which has no known length."""
+        units = (self.other.header.unit_of_space, self.whole.header.unit_of_space)
+        if not self.are_placed or units[0] == units[1]:
+            return
+        for header, source in (
+            (self.other.header, self.other_source),
+            (self.whole.header, self.source),
+        ):
+            if not header.has_known_unit:
+                raise UsageError(
+                    f"{source.label} measures places in '{header.unit_of_space}', whose length is"
+                    f" not known, so that it cannot be said whether the input '{self.name}' lies"
+                    " where the source does: write the unit as mm, um, cm or m"
+                )
+
     def require_one_space(self, axes: tuple[int, ...]) -> None:
         """Raise UsageError where affines put the two in different places, or a file says of one of
         them what no affine can say.
@@ -219,6 +238,18 @@ class Pair:
                 " a time series needs no time axis)"
             )
         return self._elsewhere(f"{text}, and lies elsewhere")
+
+    def unlike_along(self, own: int, along: int) -> UsageError:
+        """The error for other extents along an axis that no affine places, as time, which no
+        resampling makes alike.
+        """
+        have = show_count(self.other.shape[own], "element")
+        wanted = self.whole.shape[along]
+        return UsageError(
+            f"the input '{self.name}' has {have} along its axis {self.other_source.dims[own]}, the"
+            f" source {wanted:,} along {self.source.dims[along]}: give one with {wanted:,} there,"
+            " with 1, or without that axis"
+        )
 
     def _is_reordered(self) -> bool:
         """Whether the input has the extents of the source's first or last axes in another order."""
@@ -274,13 +305,16 @@ class Pair:
             f"{self.other_source.label} reaches from {ends[0]}",
             f"the source reaches from {ends[1]}",
         ]
+        if (units := self._units()) is not None:
+            told.append(units)
         told += [
-            f"{one.label} says no place (sform and qform code 0), so that one around its middle is"
-            " taken: if its voxels are those of the other, give it that affine"
+            f"{one.label} does not say where it lies (sform and qform code 0), so its middle is"
+            " taken to be at 0 mm: if its voxels are those of the other image, give it that image's"
+            " affine"
             for one in (self.other_source, self.source)
             if is_assumed(one.header.attributes)
         ]
-        sizes = (_sizes(image), _sizes(grid))
+        sizes = (_numbers(voxel_sizes(image), " x "), _numbers(voxel_sizes(grid), " x "))
         if sizes[0] != sizes[1]:
             told.append(f"voxels of {sizes[0]} and {sizes[1]} mm")
         codes = (orientation(image), orientation(grid))
@@ -289,6 +323,16 @@ class Pair:
         elif (angle := _degrees(image, grid)) >= _LEAST_DEGREES:
             told.append(f"axes turned by {angle:.1f} degrees")
         return told
+
+    def _units(self) -> str | None:
+        """The units in which the files say their places, where these differ."""
+        units = [one.header.unit_of_space or "mm" for one in (self.other, self.whole)]
+        if units[0] == units[1]:
+            return None
+        return (
+            f"{self.other_source.label} says its places in {units[0]}, the source in {units[1]}: if"
+            " one of these is wrong, correct that file's unit"
+        )
 
 
 def axes_of_space(whole: Whole) -> tuple[int, ...]:
@@ -302,10 +346,12 @@ def spatial_shape(whole: Whole) -> tuple[int, ...]:
 
 
 def affine_of(whole: Whole) -> Array | None:
-    """The affine of an array whose file says one: formats without have that of voxels."""
+    """The affine, in millimetres, of an array whose file says one: formats without have that of
+    voxels.
+    """
     if not whole.header.is_placed:
         return None
-    return whole.header.affine
+    return whole.header.affine_mm
 
 
 def _is_near(image: Array, grid: Array, shape: tuple[int, ...]) -> bool:
@@ -330,12 +376,13 @@ def box(affine: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     return places.min(axis=1), places.max(axis=1)
 
 
-def _sizes(affine: Array) -> str:
-    return _numbers(voxel_sizes(affine), " x ")
-
-
 def _numbers(values: Array, between: str) -> str:
-    return between.join(f"{round(float(value), 3) + 0.0:g}" for value in values)
+    """Numbers to a thousandth, or to three digits of the largest where all are small."""
+    largest = float(np.abs(values).max())
+    decimals = _DECIMALS
+    if 0 < largest < 1:
+        decimals = max(_DECIMALS, 2 - math.floor(math.log10(largest)))
+    return between.join(f"{round(float(value), decimals) + 0.0:g}" for value in values)
 
 
 def _degrees(image: Array, grid: Array) -> float:

@@ -89,6 +89,12 @@ class Region:
                 f"--region {self.text}: {whole.name} does not say where its voxels lie: give the"
                 " region in voxels, such as 10:40,20:60,5:25"
             )
+        if not whole.header.has_known_unit:
+            raise UsageError(
+                f"--region {self.text}: {whole.name} measures places in"
+                f" '{whole.header.unit_of_space}', whose length in millimetres is not known: give"
+                " the region in voxels"
+            )
         if None in directions(affine, spatial_shape(whole)):
             cosines = np.abs(affine[:3, :3] / voxel_sizes(affine)).max(axis=0)
             angle = math.degrees(math.acos(min(1.0, float(cosines.min()))))

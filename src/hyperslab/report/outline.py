@@ -57,7 +57,7 @@ def can_lie_on(mask: ArraySource, image: ArraySource) -> bool:
         return False
     if not (mask.header.is_placed and image.header.is_placed):
         return mask.shape[:3] == image.shape[:3]
-    affine = np.asarray(mask.header.affine)
+    affine = np.asarray(mask.header.affine_mm)
     return bool(np.isfinite(affine).all()) and bool(np.linalg.det(affine[:3, :3]))
 
 
@@ -70,7 +70,7 @@ def _voxels(image: ArraySource, slab: Hyperslab, mask: ArraySource) -> npt.NDArr
     own = np.stack(np.meshgrid(*axes, indexing="ij")).reshape(3, -1)
     if not (mask.header.is_placed and image.header.is_placed):
         return own
-    way = np.linalg.inv(np.asarray(mask.header.affine)) @ np.asarray(image.header.affine)
+    way = np.linalg.inv(np.asarray(mask.header.affine_mm)) @ np.asarray(image.header.affine_mm)
     return np.asarray(np.rint(way[:3, :3] @ own + way[:3, 3:]), np.int64)
 
 

@@ -68,7 +68,7 @@ class Slice:
     png: bytes
     "Greys of 8 bits a pixel; with the edge of a mask a palette of them and its colour."
     size_mm: tuple[float, float]
-    "Width and height in the units of the affine, which are millimetres nearly always."
+    "Width and height in millimetres."
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ def _volume(shape: tuple[int, ...]) -> Hyperslab:
 
 
 def _cuts(source: ArraySource) -> list[_Cut]:
-    affine = np.asarray(source.header.affine)
+    affine = np.asarray(source.header.affine_mm)
     of_space = _axes(affine)
     sizes = np.linalg.norm(affine[:3, :3], axis=0)
     found = []

@@ -1,5 +1,5 @@
-"""cast: values as another dtype, where every one of them has its equal, or its nearest number of a
-float dtype.
+"""cast: values as another dtype, where every one of them has its equal; floats may be rounded to a
+narrower float dtype.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ def cast(block: Array, dtype: str, slab: Hyperslab) -> Array:
     """The block's values as `dtype`; floats may be rounded, integers not.
 
     Raises BlockError for a value that the dtype cannot hold: out of range, NaN or with a fraction
-    for an integer, or with an imaginary part for a real one.
+    for an integer, an integer that a float dtype would round, or with an imaginary part for a real
+    one.
     """
     return casting.cast(block, np.dtype(dtype), slab.start)

@@ -11,9 +11,6 @@ from hyperslab.arrays.axes import axes_of_space
 from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.errors import UsageError
 
-MM = {"": 1.0, "mm": 1.0, "um": 1e-3, "cm": 10.0, "m": 1e3}
-"Units of affines in millimetres, for which those are taken whose unit is not said."
-
 
 def voxel_sizes_mm(sources: SourceSet, asked: str) -> Mapping[int, float]:
     """Sizes of voxels in millimetres, by their axis of space; the same for all arrays. `asked` is
@@ -40,13 +37,12 @@ def _sizes(whole: Whole, dims: tuple[str, ...], asked: str) -> dict[int, float]:
         raise UsageError(
             f"{asked}: {whole.name} does not say how large its voxels are: give sigma in voxels"
         )
-    unit = whole.header.unit_of_space
-    if unit not in MM:
+    if not whole.header.has_known_unit:
         raise UsageError(
-            f"{asked}: the voxels of {whole.name} are measured in '{unit}', whose length is not"
-            " known: give sigma in voxels"
+            f"{asked}: the voxels of {whole.name} are measured in"
+            f" '{whole.header.unit_of_space}', whose length is not known: give sigma in voxels"
         )
-    sizes = {axis: found[axis] * MM[unit] for axis in space}
+    sizes = {axis: found[axis] for axis in space}
     if not all(0 < size < float("inf") for size in sizes.values()):
         raise UsageError(
             f"{asked}: the voxels of {whole.name} have {_shown(sizes)} mm, which is no size: give"
@@ -56,11 +52,11 @@ def _sizes(whole: Whole, dims: tuple[str, ...], asked: str) -> dict[int, float]:
 
 
 def _columns(whole: Whole) -> dict[int, float]:
-    """Sizes of voxels in the unit of the affine, by the axis; {} for an array without a place."""
-    header = whole.header
-    if header.affine is None or not header.is_placed:
+    """Sizes of voxels in millimetres, by the axis; {} for an array without a place."""
+    affine = whole.header.affine_mm
+    if affine is None or not whole.header.is_placed:
         return {}
-    return dict(zip(header.space, voxel_sizes(header.affine).tolist(), strict=True))
+    return dict(zip(whole.header.space, voxel_sizes(affine).tolist(), strict=True))
 
 
 def _shown(sizes: Mapping[int, float]) -> str:

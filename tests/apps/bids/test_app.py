@@ -217,7 +217,7 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
         "DatasetLinks": {"raw": tmp_path.as_uri()},
     }
     (tmp_path / "dataset_description.json").write_text('{"Name": ')
-    with pytest.raises(FormatError, match=r"is no JSON: .* in line 1, column 10; mend it"):
+    with pytest.raises(FormatError, match=r"is no JSON: .* in line 1, column 10; correct the file"):
         read_description(tmp_path)
 
 

@@ -13,6 +13,7 @@ from hyperslab.cli import flags
 from hyperslab.cli.help_page import FIRST, MOST_USED
 from hyperslab.engines.facts import engine_names
 from hyperslab.formats import written
+from hyperslab.formats.zarr.sinks import LEVELS
 from hyperslab.workloads import BUILTINS
 from tests.system.end_to_end.command import AS_INSTALLED, call
 
@@ -44,6 +45,23 @@ def test_what_a_shell_completes() -> None:
     assert completed("hyperslab run --engine dask") == [
         name for name in engine_names() if name.startswith("dask")
     ]
+    assert completed("hyperslab run --partition ") == ["auto", "chunks", "slabs", "bytes="]
+    for verb in ("run", "convert"):
+        offered = completed(f"hyperslab {verb} --compression ")
+        assert offered == ["none", "gzip", "zstd", "blosc"]
+        assert set(offered) == set(LEVELS)
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_choices_are_shown_as_choices(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    said = call("run", "--help").out
+    beside = re.search(r"^│ +--engine .*?(?=^│ +--)", said, re.MULTILINE | re.DOTALL)
+    assert beside
+    for name in engine_names():
+        assert re.search(rf"(?<![\w-]){name}(?![\w-])", beside[0]), (name, beside[0])
+    assert re.search(r"--partition +auto \| chunks \| slabs \|", said)
+    assert re.search(r"--compression +none\|gzip\|zstd\|blosc ", said)
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,13 @@ def test_dtype_is_changed_on_request_and_only_if_every_value_fits(tmp_path: Path
     assert "--dtype uint8: the value -10 at (0, 0, 0) is below 0: choose" in done.err
     assert "cast" not in done.err, "a line of ours is none of the user's"
     assert not (tmp_path / "small.h5").exists()
+    labels = save(tmp_path / "labels.nii", np.array([[[16777217, 16777215]]], "i4"))
+    done = call("convert", labels, tmp_path / "labels.h5", "--dtype", "float32", *SMALL)
+    assert done.code == 1
+    assert "--dtype float32: the value 16777217 at (0, 0, 0) is a whole number that" in done.err
+    assert not (tmp_path / "labels.h5").exists()
+    convert(labels, tmp_path / "double.nii", "--dtype", "float64")
+    assert values_of(tmp_path / "double.nii").ravel().tolist() == [16777217, 16777215]
     convert(FUNCTIONAL, tmp_path / "real.nii", "--dtype", "float64")
     np.testing.assert_array_equal(real_values(tmp_path / "real.nii")[0], real_values(FUNCTIONAL)[0])
 

@@ -115,7 +115,8 @@ def test_what_stays_behind_is_said(tmp_path: Path) -> None:
         _add(file, "pr", "f4", ("time", "y"), 1)
     said = succeed("convert", f"{source}::tas", tmp_path / "b.nc", "--dry-run")
     (note,) = [line for line in said.splitlines() if line.startswith("note")]
-    assert "variables pr (name each one to convert it); that time may grow" in note
+    assert "variables pr (name each one to convert it); unlimited dimensions, which" in note
+    assert "which become fixed (time)" in note
     said = succeed("convert", f"{source}::tas", tmp_path / "b.nii", "--dry-run")
     assert "NIfTI has no place for the variables time, x, lat, crs, time_bnds" in said
 

@@ -210,4 +210,5 @@ def test_dimensions_that_may_grow_are_said(tmp_path: Path) -> None:
         file.createDimension("x", 3)
         file.createVariable("v", "f4", ("x",))[...] = 1
         file.createVariable("w", "f4", ("x",))[...] = 2
-    assert "that time may grow" in made(tmp_path / "a.nc", tmp_path / "b.nc")
+    said = made(tmp_path / "a.nc", tmp_path / "b.nc")
+    assert "unlimited dimensions, which become fixed (time)" in said

@@ -129,7 +129,8 @@ def test_what_stays_behind_is_said_once(tmp_path: Path) -> None:
     said = succeed("convert", source, tmp_path / "b.nc", "--dry-run", *SMALL[:2])
     (note,) = [line for line in said.splitlines() if line.startswith("note")]
     assert "variable note (it is neither numbers nor characters)" in note
-    assert "groups deep (name each one, as a.nc::/deep); that time may grow" in note
+    assert "groups deep (name each one, as a.nc::/deep); unlimited dimensions, which" in note
+    assert "which become fixed (time)" in note
     pair = (f"{source}::tas", f"{source}::pr")
     said = succeed("convert", *pair, tmp_path / "b.nc", "--dry-run", *SMALL[:2])
     (note,) = [line for line in said.splitlines() if line.startswith("note")]

@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.origin and not given.mask:
-        parser.error("--origin needs --mask: the volume is written beside it")
+        parser.error("--origin needs --mask: the volume is written to the same folder")
     if given.picture and not given.mask:
         parser.error("--picture needs --mask, whose edge it shows")
     try:
@@ -207,7 +207,7 @@ def _head(path: str) -> ArraySource:
 
 
 def _built_in(source: ArraySource, fraction: float) -> Bools:
-    affine = np.asarray(source.header.affine, np.float64)
+    affine = np.asarray(source.header.affine_mm, np.float64)
     values = reading.read(source, Hyperslab.full(source.shape), values="real")
     image = np.nan_to_num(values.reshape(source.shape[:3]).astype(np.float32, copy=False))
     try:
@@ -217,7 +217,7 @@ def _built_in(source: ArraySource, fraction: float) -> Bools:
 
 
 def _sizes_mm(source: ArraySource) -> Array:
-    return voxel_sizes(np.asarray(source.header.affine, np.float64))
+    return voxel_sizes(np.asarray(source.header.affine_mm, np.float64))
 
 
 def _within(source: ArraySource, mask: Bools) -> tuple[Array, Scaling | None]:

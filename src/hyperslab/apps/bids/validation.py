@@ -25,8 +25,8 @@ def validate(folder: str) -> int:
     if errors:
         raise FormatError(
             f"{folder}: {program} has found {show_count(len(errors), 'error')}, such as"
-            f" {_named(errors[0])}: type '{program} {folder}' for all, mend them, or leave out"
-            " --validate"
+            f" {_named(errors[0])}: '{program} {folder}' lists all; correct the dataset, or leave"
+            " out --validate"
         )
     return sum(one["severity"] == "warning" for one in issues)
 

@@ -134,7 +134,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise UsageError(f"{path}: there is no such file") from error
     except json.JSONDecodeError as error:
         raise FormatError(
-            f"{path}: is no JSON: {error.msg} in line {error.lineno}, column {error.colno}; mend it"
+            f"{path}: is no JSON: {error.msg} in line {error.lineno}, column {error.colno}; correct"
+            " the file"
         ) from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: is not UTF-8 ({error}); save it as UTF-8") from error

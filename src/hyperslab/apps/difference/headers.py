@@ -114,10 +114,10 @@ def _names_of_axes(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
 
 
 def _affine(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
-    """How far voxels at the corners lie apart, of the two arrays and of the blocks of each from its
-    own array.
+    """How far voxels at the corners lie apart in millimetres, of the two arrays and of the blocks
+    of each from its own array.
     """
-    whole, other = (side.wholes[0].header.affine for side in (a, b))
+    whole, other = (side.wholes[0].header.affine_mm for side in (a, b))
     if whole is None or other is None:
         return (
             None
@@ -148,14 +148,13 @@ def _strayed(side: SourceSet, affine: Array) -> Iterator[tuple[float, str]]:
         space = _space(side)
         motion[: len(space), 3] = [box.start[axis] for axis in space]
         placed = affine @ motion
-        if source.header.affine is None or not np.isfinite(placed).all():
+        own = source.header.affine_mm
+        if own is None or not np.isfinite(placed).all():
             continue
-        voxel = np.abs(
-            np.linalg.pinv(placed[:3, :3]) @ (source.header.affine[:3, 3] - placed[:3, 3])
-        )
+        voxel = np.abs(np.linalg.pinv(placed[:3, :3]) @ (own[:3, 3] - placed[:3, 3]))
         if voxel.max() < _PLACED_VOXELS:
             extents = [box.count[axis] for axis in space]
-            yield apart(placed, source.header.affine, extents), source.url
+            yield apart(placed, own, extents), source.url
 
 
 def _space(side: SourceSet) -> list[int]:

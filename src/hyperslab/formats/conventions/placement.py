@@ -145,7 +145,8 @@ def _placed(
     if uncut is None:
         space = [dim for dim in dims if dim in ours]
         fixed = sorted(ours - set(space))
-        return _Found(_by_coordinates([*space, *fixed], coordinates), tuple(map(dims.index, space)))
+        affine = by_coordinates([*space, *fixed], coordinates)
+        return _Found(affine, tuple(map(dims.index, space)))
     is_image = bool(ours) or SPACE_UNITS in attributes  # else coordinates may mean anything
     known = {name: one for name, one in coordinates.items() if is_image and name in OF_SPACE}
     if not known and not set(uncut.dims) & set(dims):
@@ -200,8 +201,10 @@ def _space(axes: tuple[int, ...], dims: Sequence[str]) -> tuple[int, ...]:
     )
 
 
-def _by_coordinates(names: Sequence[str], coordinates: Mapping[str, Coordinate]) -> Array:
-    """(4, 4) float64: indices along axes of space to places, by coordinates alone."""
+def by_coordinates(names: Sequence[str], coordinates: Mapping[str, Coordinate]) -> Array:
+    """(4, 4) float64: indices along axes of space to places, by coordinates alone. Raises
+    UsageError where these do not say it.
+    """
     if set(names) & set(VOXELS) or len(names) != NDIM:
         raise UsageError(
             f"its attribute {AFFINE} is gone, and coordinates along {listed(names)} do not say it:"

@@ -185,6 +185,7 @@ def build_head(
     Keeps what the parent's header says of anything but the data, and moves its geometry to the
     block. A block becomes the whole again where it has the whole's shape.
     """
+    header = _in_sayable_unit(header)
     # What is not finite in a header stays so in that of a block, without NumPy's warnings.
     with header_errors(path), np.errstate(all="ignore"):
         parent = _parent(header)
@@ -200,6 +201,16 @@ def build_head(
         nifti_whole.say(built, parent, header, wholes)
         _say_scaling(built, parent, scaling)
         return _serialise(built)
+
+
+def _in_sayable_unit(header: Header) -> Header:
+    """The header in millimetres where NIfTI has no code for its unit of space, as centimetres."""
+    is_sayable = header.unit_of_space in ("", *_CODES_OF_SPACE)
+    if is_sayable or header.base_affine is None or not header.has_known_unit:
+        return header
+    uncut = replace(header, origin=(), step=()).affine_mm
+    beside = {name: one for name, one in header.base_sampling.items() if not one.cosines}
+    return replace(header, base_affine=uncut, base_sampling=beside, space_unit="mm")
 
 
 def _parent(header: Header) -> NiftiHeader | None:

@@ -29,7 +29,7 @@ COUNTED = ("compute-bound", "inflating", "lost-attempts", "memory-pressure", "qu
 """Findings whose time others have counted, as the kernel counts that of a processor: a lack of
 processors does not make it longer.
 """
-DOUBT = "What limited it is less certain for that."
+DOUBT = "This makes it less certain what limited the run."
 _ANY = ("read", "compute", "write", "other", "overhead", "idle")
 _TRANSFERS = ("read", "write")
 _WAITING = ("overhead", "idle")
