@@ -15,12 +15,13 @@ import numpy as np
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, GzipIndex
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.gzipindex import SPACING_NBYTES, WINDOW_NBYTES
 from hyperslab.blocks.reading.kept import Reader
-from hyperslab.blocks.reading.ways.way import Way
+from hyperslab.blocks.reading.ways.way import Costs, Way
 from hyperslab.errors import AGAIN, FormatError
 
 _DRESS_NBYTES = 4096
@@ -50,27 +51,20 @@ class Gzip(Way):
 
     def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
         """Windows in a file are read, too."""
-        found = _intervals(source, region)
-        nbytes = found.stored.sum()
-        if _index(source).path:
-            nbytes += found.windows.sum()
-        return int(nbytes)
+        return _nbytes(source, _intervals(source, region))
 
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
         return 1
 
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         """Intervals being read and those being decoded."""
-        found = _intervals(source, region)
-        count = len(found.stored)
-        if count == 0:
-            return 0
-        threads = threads or max(native.threads(), native.DEPTH)
-        reading = min(max(threads, native.DEPTH), count)
-        read = int(found.stored.max() + found.windows.max()) + WINDOW_NBYTES + _DRESS_NBYTES
-        decoded = int(found.plain.max()) + 2 * WINDOW_NBYTES + _DECODER_NBYTES
-        rows = 4 * _index(source).points.nbytes
-        return reading * read + min(threads, count) * decoded + rows
+        return _peak(source, _intervals(source, region), threads)
+
+    def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
+        found = [_intervals(source, region) for region in boxes]
+        nbytes = [_nbytes(source, intervals) for intervals in found]
+        peak = [_peak(source, intervals, None) for intervals in found]
+        return Costs(np.array(nbytes), np.ones(len(boxes), np.int64), np.array(peak))
 
     def fill(
         self,
@@ -110,6 +104,25 @@ class Gzip(Way):
         points[:, 3] -= low
         windows = known.windows[low:high]
         return replace(source, gzip=replace(known, points=points, windows=windows))
+
+
+def _nbytes(source: ArraySource, found: _Intervals) -> int:
+    nbytes = found.stored.sum()
+    if _index(source).path:
+        nbytes += found.windows.sum()
+    return int(nbytes)
+
+
+def _peak(source: ArraySource, found: _Intervals, threads: int | None) -> int:
+    count = len(found.stored)
+    if count == 0:
+        return 0
+    threads = threads or max(native.threads(), native.DEPTH)
+    reading = min(max(threads, native.DEPTH), count)
+    read = int(found.stored.max() + found.windows.max()) + WINDOW_NBYTES + _DRESS_NBYTES
+    decoded = int(found.plain.max()) + 2 * WINDOW_NBYTES + _DECODER_NBYTES
+    rows = 4 * _index(source).points.nbytes
+    return reading * read + min(threads, count) * decoded + rows
 
 
 def _index(source: ArraySource) -> GzipIndex:

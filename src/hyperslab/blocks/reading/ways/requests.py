@@ -79,7 +79,7 @@ class Requests(Way):
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         """Answers as they arrive, and chunks being decoded."""
         overlapping = table_of(source).overlapping(region)
-        searched = 2 * rows_nbytes(source, overlapping)
+        searched = 2 * rows_nbytes(source, len(overlapping))
         if not region.size:
             return searched
         fetched = self.nbytes(source, region)
@@ -121,7 +121,7 @@ def _fetching_nbytes(source: ArraySource, slab: Hyperslab, fetched: int, threads
     held = min(fetched, _DECODED_TOGETHER_NBYTES + largest)
     decoder = 0
     if len(table):
-        decoder = decoding.peak_nbytes(source, table, threads)
+        decoder = decoding.peak_of(source, table, threads)
     return 3 * flying + 2 * held + decoder + _CLIENT_NBYTES
 
 
