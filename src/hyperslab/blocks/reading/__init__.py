@@ -159,11 +159,13 @@ def costs_of(
     way = way_of(source)
     boxes, which = _different(source, slabs)
     costs = way.costs(source, boxes.permute(source.axes))
-    columns = (boxes.size.tolist(), *(column.tolist() for column in costs))
-    different = []
-    for size, nbytes, operations, held in zip(*columns, strict=True):
-        block = _block_nbytes(source, way, size, values)
-        different.append(Cost(nbytes, operations, held + block))
+    sizes = boxes.size.tolist()
+    blocks = {size: _block_nbytes(source, way, size, values) for size in set(sizes)}
+    columns = (column.tolist() for column in costs)
+    different = [
+        Cost(nbytes, operations, held + blocks[size])
+        for size, nbytes, operations, held in zip(sizes, *columns, strict=True)
+    ]
     return [different[row] for row in which]
 
 
