@@ -151,10 +151,10 @@ def read_peak(
 def costs_of(
     source: ArraySource, slabs: Sequence[Hyperslab], values: Values = "real"
 ) -> Sequence[Cost]:
-    """What `read_nbytes`, `read_operations` and `read_peak` say of each of many boxes that have
-    elements: a plan has no time to ask for each.
+    """What `read_nbytes`, `read_operations` and `read_peak` say of each of many regions: a plan has
+    no time to ask for each.
     """
-    if len(slabs) < _MANY or max(slab.size for slab in slabs) > _MOST_SUMMED:
+    if len(slabs) < _MANY or not all(map(_can_be_summed, slabs)):
         return [_cost(source, slab, values) for slab in slabs]
     way = way_of(source)
     boxes, which = _different(source, slabs)
@@ -167,6 +167,11 @@ def costs_of(
         for size, nbytes, operations, held in zip(sizes, *columns, strict=True)
     ]
     return [different[row] for row in which]
+
+
+def _can_be_summed(slab: Hyperslab) -> bool:
+    """Whether a region is a box with elements that 64 bits can count."""
+    return slab.ndim > 0 and slab.is_box and 0 < slab.size <= _MOST_SUMMED
 
 
 def _cost(source: ArraySource, slab: Hyperslab, values: Values) -> Cost:
