@@ -52,8 +52,10 @@ def test_sums_are_those_of_the_chunks_of_each_box(data: st.DataObject) -> None:
     assert sums.nbytes(boxes).tolist() == [rows.nbytes.sum() for rows in near]
     given_by: list[list[Shape]] = [[] for _ in slabs]
     for part in sums.parts(boxes):
-        for which, count, rows in zip(part.which, part.count.tolist(), part.rows, strict=True):
-            given_by[which] += [tuple(count)] * int(rows)
+        for which, extents, chunks in zip(
+            part.which, part.extents.tolist(), part.chunks.tolist(), strict=True
+        ):
+            given_by[which] += [tuple(extents)] * chunks
     for slab, rows, found in zip(slabs, near, given_by, strict=True):
         assert sorted(found) == sorted(piece.part.count for piece in pieces(rows, slab))
 

@@ -31,9 +31,9 @@ class Part(NamedTuple):
 
     which: npt.NDArray[np.intp]
     "(rows,): numbers of the boxes."
-    count: Numbers
+    extents: Numbers
     "(rows, ndim): elements that each chunk gives."
-    rows: Numbers
+    chunks: Numbers
     "(rows,): number of these chunks."
 
 
@@ -42,7 +42,7 @@ class _Side(NamedTuple):
 
     first: Numbers
     end: Numbers
-    count: Numbers
+    extent: Numbers
 
 
 class ChunkSums:
@@ -66,7 +66,9 @@ class ChunkSums:
     def nbytes(self, boxes: Boxes) -> Numbers:
         """Stored bytes of the chunks that each box touches."""
         first, end = self._cells(boxes)
-        smallest = self._nbytes.min(initial=0)
+        smallest = 0
+        if len(self._nbytes):
+            smallest = int(self._nbytes.min())
         if (self._nbytes == smallest).all():
             return self._rows(first, end) * smallest
         return _within(self._summed(self._nbytes), first, end)
@@ -81,12 +83,11 @@ class ChunkSums:
             which = np.flatnonzero(there)
             if not len(which):
                 continue
-            first, end, count = (
+            first, end, extents = (
                 np.stack([column[which] for column in columns], -1)
                 for columns in zip(*combination, strict=True)
             )
-            rows = self._rows(first, end)
-            yield Part(which, count, rows)
+            yield Part(which, extents, self._rows(first, end))
 
     def _sides(self, boxes: Boxes, axis: int) -> list[_Side]:
         """The cells at the near end of each box along an axis, those between, and those at its far

@@ -28,16 +28,16 @@ _Needs = tuple[int, int]
 class _Block(NamedTuple):
     """A block, and what is read for it."""
 
-    index: int
-    "Number of its whole."
+    whole: int
+    "Number of its array."
     core: Hyperslab
     read: Hyperslab
     "The block with its halo, as far as that lies in the array."
     pad: tuple[tuple[int, int], ...]
     reads: tuple[tuple[Piece, ...], ...]
     "What is read of each input."
-    number: int
-    "How many blocks the whole has."
+    beside: int
+    "How many blocks the array has."
 
 
 class BlockTasks:
@@ -119,12 +119,12 @@ class BlockTasks:
 
     def _task(self, number: int, block: _Block, nbytes: int, held: int) -> Task:
         """The task of a block, of which so many bytes are read, and so many held meanwhile."""
-        index = block.index
+        index = block.whole
         core = block.core
         names: tuple[str, ...] = ()
         if self._suffix:
             names = tuple(
-                _block_name(self._pipeline.source.wholes[index], made, core, block.number)
+                _block_name(self._pipeline.source.wholes[index], made, core, block.beside)
                 + self._suffix
                 for made in self._job.becoming[index].outputs
             )

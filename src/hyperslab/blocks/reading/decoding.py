@@ -85,15 +85,18 @@ def peak_nbytes(
     """
     assert source.chunks is not None
     chunk = math.prod(source.chunks.chunk_shape) * source.stored.itemsize
-    largest = source.chunks.nbytes.max(initial=0)
-    flying = np.minimum(np.minimum(rows, max(threads, native.DEPTH)) * largest, nbytes)
+    largest = int(source.chunks.nbytes.max(initial=0))
+    flying: npt.NDArray[np.int64] = np.minimum(
+        np.minimum(rows, max(threads, native.DEPTH)) * largest, nbytes
+    )
     if not source.codecs:
         return flying
     decoded = chunk + chunk // _LIMIT_SHARE + _LIMIT_NBYTES
     buffers = 2
     if any(codec.name in _WITH_SPARE for codec in source.codecs):
         buffers = 3
-    return flying + buffers * np.minimum(rows, threads) * decoded
+    decoding: npt.NDArray[np.int64] = buffers * np.minimum(rows, threads) * decoded
+    return flying + decoding
 
 
 def peak_of(source: ArraySource, table: ChunkTable, threads: int) -> int:

@@ -126,8 +126,8 @@ class Chunks(Local):
             nbytes = np.zeros_like(stored)
             steps = np.array(row_nbytes(table.chunk_shape, source.stored.itemsize))
             for part in sums.parts(boxes):
-                covering = (part.count - 1) @ steps + source.stored.itemsize
-                nbytes[part.which] += part.rows * covering
+                covering = (part.extents - 1) @ steps + source.stored.itemsize
+                nbytes[part.which] += part.chunks * covering
         held = decoding.peak_nbytes(source, rows, stored, _most_threads())
         return Costs(nbytes, rows, rows_nbytes(source, rows) + held)
 

@@ -42,10 +42,10 @@ class Spans(Local):
         nbytes = np.zeros(len(boxes), np.int64)
         operations = np.zeros(len(boxes), np.int64)
         for part in sums.parts(boxes):
-            shapes, shape = np.unique(part.count, axis=0, return_inverse=True)
+            shapes, shape = np.unique(part.extents, axis=0, return_inverse=True)
             plans = [_plan_of_shape(source, tuple(count)) for count in shapes.tolist()]
             of_shape = np.array([(plan.nbytes, plan.spans) for plan in plans], np.int64)
-            taken = of_shape[shape.reshape(-1)] * part.rows[:, None]
+            taken = of_shape[shape.reshape(-1)] * part.chunks[:, None]
             nbytes[part.which] += taken[:, 0]
             operations[part.which] += taken[:, 1]
         peak = rows_nbytes(source, sums.rows(boxes)) + BUFFER_NBYTES
