@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -154,10 +155,12 @@ def costs_of(
     """What `read_nbytes`, `read_operations` and `read_peak` say of each of many regions: a plan has
     no time to ask for each.
     """
+    if is_even(source):
+        return _each_once(source, slabs, values, key=operator.attrgetter("count"))
     if len(slabs) < _MANY or not all(map(_can_be_summed, slabs)):
-        return [_cost(source, slab, values) for slab in slabs]
+        return _each_once(source, slabs, values, key=lambda slab: slab)
     way = way_of(source)
-    boxes, which = _different(source, slabs)
+    boxes, which = _different(slabs)
     costs = way.costs(source, boxes.permute(source.axes))
     sizes = boxes.size.tolist()
     blocks = {size: _block_nbytes(source, way, size, values) for size in set(sizes)}
@@ -167,6 +170,23 @@ def costs_of(
         for size, nbytes, operations, held in zip(sizes, *columns, strict=True)
     ]
     return [different[row] for row in which]
+
+
+def _each_once(
+    source: ArraySource,
+    slabs: Sequence[Hyperslab],
+    values: Values,
+    key: Callable[[Hyperslab], Hashable],
+) -> list[Cost]:
+    """The costs of regions, those of one key looked at once."""
+    known: dict[Hashable, Cost] = {}
+    costs = []
+    for slab in slabs:
+        kind = key(slab)
+        if kind not in known:
+            known[kind] = _cost(source, slab, values)
+        costs.append(known[kind])
+    return costs
 
 
 def _can_be_summed(slab: Hyperslab) -> bool:
@@ -180,12 +200,10 @@ def _cost(source: ArraySource, slab: Hyperslab, values: Values) -> Cost:
     return Cost(nbytes, operations, read_peak(source, slab, values))
 
 
-def _different(source: ArraySource, slabs: Sequence[Hyperslab]) -> tuple[Boxes, list[int]]:
-    """The boxes that may take different things to read, and which of them each region is."""
+def _different(slabs: Sequence[Hyperslab]) -> tuple[Boxes, list[int]]:
+    """The boxes among some regions, each once, and which of them each region is."""
     boxes = Boxes.of(slabs)
-    rows = np.hstack([boxes.count, boxes.low])
-    if is_even(source):
-        rows = boxes.count
+    rows = np.hstack([boxes.low, boxes.count])
     _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return boxes.take(first), which.reshape(-1).tolist()
 
