@@ -69,11 +69,46 @@ WITHOUT = (
     " you need none; on a cluster, run it where jobs are submitted, such as on a login node, or"
     " install Slurm's commands (Debian package slurm-client) with your cluster's slurm.conf"
 )
+UNCONFIGURED = (
+    "sbatch, a command of Slurm, the batch system of clusters, is installed here, but finds no"
+    " slurm.conf that names a cluster; without a cluster you need none; on a cluster, run it where"
+    " jobs are submitted, such as on a login node, or name your cluster's slurm.conf in the"
+    " variable SLURM_CONF\n"
+)
+NO_SETTINGS = """#!/bin/sh
+echo "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+sbatch: error: fetch_config: DNS SRV lookup failed
+sbatch: error: _establish_config_source: failed to fetch config
+sbatch: fatal: Could not establish a configuration source" >&2
+exit 1
+"""
+"What sbatch of Slurm 22.05 says where no slurm.conf is, and no name server knows of one."
+NO_FILE = """#!/bin/sh
+echo "sbatch: error: s_p_parse_file: cannot stat file /none: No such file or directory, retrying
+sbatch: error: ClusterName needs to be specified
+sbatch: fatal: Unable to process configuration file" >&2
+exit 1
+"""
+"The same where SLURM_CONF names a file that is not there."
+NO_CONTROLLER = """#!/bin/sh
+[ $1 = --version ] && exit
+echo "sbatch: error: Unable to contact slurm controller (connect failure)" >&2
+exit 1
+"""
 SILENT = "Slurm would not take the jobs: Unable to contact slurm controller (connect failure)"
 
 
 @pytest.mark.parametrize("start", [False, True])
-@pytest.mark.parametrize(("sbatch", "said"), [("", WITHOUT), ("exit 1", SILENT)])
+@pytest.mark.parametrize(
+    ("sbatch", "said"),
+    [
+        ("", WITHOUT),
+        (NO_SETTINGS, UNCONFIGURED),
+        (NO_FILE, UNCONFIGURED),
+        (NO_CONTROLLER, SILENT),
+    ],
+    ids=["no command", "no settings", "no file", "no controller"],
+)
 def test_doctor_says_what_slurm_lacks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -82,18 +117,18 @@ def test_doctor_says_what_slurm_lacks(
     said: str,
     start: bool,
 ) -> None:
-    """No command at all, and a controller that is out of reach."""
+    """No command at all, commands that know no cluster, and a controller that is out of reach."""
     if sbatch:
         script = tmp_path / "sbatch"
-        error = "sbatch: error: Unable to contact slurm controller (connect failure)"
-        script.write_text(f"#!/bin/sh\n[ $1 = --version ] && exit\necho {error!r} >&2\n{sbatch}\n")
+        script.write_text(sbatch)
         script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"slurm": SLURM})
     monkeypatch.chdir(tmp_path)
     with speaking_flags():
         assert doctor(start=start) == 0
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("engine"))
+    told = capsys.readouterr().out
+    (line,) = (line for line in told.splitlines(keepends=True) if line.startswith("engine"))
     assert line.startswith(f"engine     slurm: not here: {said}")
 
 

@@ -20,8 +20,11 @@ from hypothesis import strategies as st
 from hyperslab import formats
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import SourceSet, independent
-from hyperslab.arrays.source import ArraySource, ChunkTable
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable, Codec
+from hyperslab.blocks import reading
 from hyperslab.blocks.gathering import gather
+from hyperslab.blocks.reading.ways import way_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.costs import Operations
@@ -176,6 +179,81 @@ def test_a_million_chunks_are_planned_in_time(described: ArraySource, halo: int)
     assert plan is not None
     assert_covers(plan, source.shape)
     assert planned(source, Rule("chunks"), halo) is None
+
+
+def calls_of(source: ArraySource, grid: Shape) -> int:
+    """Calls of functions in which a plan is made of so many blocks, and added up."""
+    pipeline = Pipeline(independent([source])).map(np.negative).write("out")
+    with cProfile.Profile() as work:
+        plan = compile_plan(pipeline, Rule("blocks", grid), Budget(2**40, 2))
+        Operations(plan.stages[0].job).of(plan.stages[0].tasks)
+    assert len(plan.stages[0].tasks) == math.prod(grid)
+    return sum(entry.callcount for entry in work.getstats())
+
+
+FILTERED = (Codec("deflate", (1,), ("deflate", ())),)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "codecs", "way"),
+    [
+        ((20, 20, 20), FILTERED, "chunks"),
+        ((20, 20, 20), (), "chunks"),
+        ((200, 200, 100), (), "spans"),
+        ((20, 20, 20), (), "library"),
+    ],
+    ids=["filtered", "small", "large", "library"],
+)
+def test_chunks_cost_a_plan_hardly_more_work(
+    described: ArraySource, chunk: Shape, codecs: tuple[Codec, ...], way: str
+) -> None:
+    """What every block reads is found out together: an array in one piece takes most of it."""
+    shape = (400, 400, 400)
+    grid = (12, 12, 12)
+    source = replace(stored(described, shape, chunk), codecs=codecs)
+    if way == "library":
+        source = replace(source, chunks=None)
+    assert way_of(source).name == way
+    assert calls_of(source, grid) < 1.5 * calls_of(in_one_piece(described, shape), grid)
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk", "codecs", "way"),
+    [
+        ((40, 50, 30), (7, 6, 11), FILTERED, "chunks"),
+        ((40, 50, 30), (7, 6, 11), (), "chunks"),
+        ((400, 500, 300), (130, 140, 150), (), "spans"),
+        ((40, 50, 30), (7, 6, 11), (), "library"),
+    ],
+    ids=["filtered", "small", "large", "library"],
+)
+def test_blocks_together_take_what_each_takes(
+    described: ArraySource, shape: Shape, chunk: Shape, codecs: tuple[Codec, ...], way: str
+) -> None:
+    """Also where chunks are missing, and where a region is asked for twice."""
+    random = np.random.default_rng(1)
+    first = random.integers(0, shape, (16, 3))
+    end = first + 1 + random.integers(0, np.array(shape) - first)
+    slabs = [
+        Hyperslab(tuple(a), tuple(n))
+        for a, n in zip(first.tolist(), (end - first).tolist(), strict=True)
+    ]
+    for share in (0.0, 0.4, 1.0):
+        source = replace(stored(described, shape, chunk), codecs=codecs)
+        assert source.chunks is not None
+        there = np.flatnonzero(random.random(len(source.chunks)) < share)
+        source = replace(source, chunks=source.chunks.take(there))
+        if way == "library":
+            source = replace(source, chunks=None)
+        assert way_of(source).name == way
+        found = [tuple(cost) for cost in reading.costs_of(source, slabs * 2)]
+        assert found == [each_of(source, slab) for slab in slabs * 2]
+
+
+def each_of(source: ArraySource, slab: Hyperslab) -> tuple[int, int, int]:
+    """What one region takes to read, asked for by itself."""
+    nbytes = reading.read_nbytes(source, slab)
+    return nbytes, reading.read_operations(source, slab), reading.read_peak(source, slab)
 
 
 @pytest.fixture(scope="module")

@@ -236,7 +236,7 @@ def around_of(
             _NONE, left=(f"coordinates and file attributes of more than {MOST_FILES} files",)
         )
     files = [sources.sources[one.source] for one in whole.members]
-    each = [_of_source(sources, one, reader, skipped, with_plain) for one in files]
+    each = [_of_source(sources, one, reader, skipped) for one in files]
     if len(each) == 1:
         return each[0]
     return _together(whole, each)
@@ -265,12 +265,11 @@ def _of_source(
     source: ArraySource,
     reader: Reader,
     skipped: Collection[str],
-    with_plain: bool,
 ) -> Surroundings:
     if is_remote(source.url):
         return replace(_NONE, left=("coordinates and file attributes: the file is remote",))
     if formats.facts_of(source.format).says_of_groups:
-        return _of_store(source, reader, skipped, with_plain)
+        return _of_store(source, reader, skipped)
     places = list(_groups_of(source))
     own = source.name.rpartition("/")[2]
     listings = [reader.listing(source.url, place) for place in places]
@@ -299,11 +298,9 @@ def _of_source(
     return Surroundings(kept, _attributes(groups[-1]), said, others, tuple(left))
 
 
-def _of_store(
-    source: ArraySource, reader: Reader, skipped: Collection[str], with_plain: bool
-) -> Surroundings:
+def _of_store(source: ArraySource, reader: Reader, skipped: Collection[str]) -> Surroundings:
     """Attributes of the groups that an array is in, none of one that is in no group; and the
-    coordinates along its axes where it has some beside it and `with_plain`.
+    coordinates along its axes where it has some beside it.
     """
     if not name_of(source):
         return _NONE
@@ -314,13 +311,12 @@ def _of_store(
         said[place] = {name: typed(value) for name, value in found.items()}
     kept = {}
     left = []
-    if with_plain:
-        for dim, info in along(source, reader.arrays(source.url)).items():
-            why = why_unread(info, LARGEST_NBYTES)
-            if info.name not in skipped and why:
-                left.append(f"variable {dim} ({why})")
-            elif info.name not in skipped:
-                kept[dim] = read_stored(source.url, info.name)
+    for dim, info in along(source, reader.arrays(source.url)).items():
+        why = why_unread(info, LARGEST_NBYTES)
+        if info.name not in skipped and why:
+            left.append(f"variable {dim} ({why})")
+        elif info.name not in skipped:
+            kept[dim] = read_stored(source.url, info.name)
     return Surroundings(kept, said.pop(""), said, (), tuple(left))
 
 

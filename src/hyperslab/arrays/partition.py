@@ -87,12 +87,14 @@ class Partition:
         return math.prod(self.grid)
 
     def __iter__(self) -> Iterator[Hyperslab]:
-        intervals = [list(itertools.pairwise(self.cuts[axis])) for axis in self.order]
+        intervals = [
+            [(low, high - low) for low, high in itertools.pairwise(self.cuts[axis])]
+            for axis in self.order
+        ]
+        places = [self.order.index(axis) for axis in range(len(self.cuts))]
         for block in itertools.product(*intervals):
-            by_axis = dict(zip(self.order, block, strict=True))
-            edges = [by_axis[axis] for axis in range(len(self.cuts))]
-            start = tuple(low for low, _ in edges)
-            count = tuple(high - low for low, high in edges)
+            start = tuple([block[place][0] for place in places])
+            count = tuple([block[place][1] for place in places])
             yield Hyperslab(start, count)
 
     @property

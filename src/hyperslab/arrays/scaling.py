@@ -57,11 +57,11 @@ def real_values(scaling: Scaling, stored: Array, real: np.dtype[Any]) -> Array:
     return out
 
 
-def working_nbytes(source: ArraySource, slab: Hyperslab) -> int:
-    """Upper bound of the bytes that `apply` allocates: two intermediate values and two masks of a
-    piece.
+def working_nbytes(source: ArraySource, size: int) -> int:
+    """Upper bound of the bytes that `apply` allocates for so many elements: two intermediate values
+    and two masks of a piece.
     """
-    return min(slab.size, PIECE_SIZE) * (3 * source.real.itemsize + 4) + _CAST_NBYTES
+    return min(size, PIECE_SIZE) * (3 * source.real.itemsize + 4) + _CAST_NBYTES
 
 
 def _of_region(factor: Any, source: ArraySource, slab: Hyperslab) -> Any:

@@ -54,9 +54,9 @@ def of_input(plan: Mapping[str, Any]) -> list[Pictured]:
 def _of_output(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
     """The picture of the first output of a submission; none where it is no image."""
     written = _written(folder)
-    if written is None:
+    if not written:
         return []
-    return _drawn("output", str(written), plan)
+    return _drawn("output", written, plan)
 
 
 def _drawn(what: str, url: str, plan: Mapping[str, Any]) -> list[Pictured]:
@@ -124,18 +124,24 @@ def _first(plan: Mapping[str, Any], name: str) -> str:
     return url
 
 
-def _written(folder: Path) -> Path | None:
-    """The first volume that the run wrote, or else the file of its first block; None as long as
-    another run's is in its place.
+def _written(folder: Path) -> str:
+    """The first volume that the run wrote, the first array of one that holds several, or else the
+    file of its first block; '' as long as another run's is in its place.
     """
     directory = RunDirectory.of_submission(folder.absolute())
     if directory is None or directory.replaced.is_file():
-        return None
+        return ""
     try:
         entries = load_manifest(directory).get("outputs", [])
     except DamagedRecord:
-        return None
+        return ""
     volumes = [entry for entry in entries if "frame" in entry]
-    for entry in (*volumes, *entries):
-        return Path(directory.out / entry["path"])
-    return None
+    first = next(iter((*volumes, *entries)), None)
+    if first is None:
+        return ""
+    path = first["path"]
+    arrays = [entry["array"] for entry in entries if entry["path"] == path and "array" in entry]
+    url = str(directory.out / path)
+    if arrays:
+        url = f"{url}::{arrays[0]}"
+    return url

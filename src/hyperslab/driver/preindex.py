@@ -147,25 +147,24 @@ def _over(stage: Stage, found: Mapping[Key, ArraySource]) -> Stage:
         for n, s in enumerate(sources)
         if s.gzip is not None
     }
-    before = ReadingCosts(stage.job.inputs, job.values)
-    after = ReadingCosts(inputs, job.values)
-    tasks = tuple(_costed(task, before, after, changed) for task in stage.tasks)
+    affected = [task for task in stage.tasks if _reads_any(task, changed)]
+    reads = [task.reads for task in affected]
+    before = ReadingCosts(stage.job.inputs, job.values).of(reads)
+    after = ReadingCosts(inputs, job.values).of(reads)
+    costs = zip(affected, before.held, after.held, after.nbytes, strict=True)
+    costed = {
+        task.id: replace(task, bytes_read=nbytes, bytes_peak=task.bytes_peak - held + now)
+        for task, held, now, nbytes in costs
+    }
+    tasks = tuple(costed.get(task.id, task) for task in stage.tasks)
     return replace(stage, job=job, tasks=tasks)
 
 
-def _costed(
-    task: Task,
-    costs_before: ReadingCosts,
-    costs_after: ReadingCosts,
-    changed: Collection[tuple[int, int]],
-) -> Task:
-    if not any(
+def _reads_any(task: Task, changed: Collection[tuple[int, int]]) -> bool:
+    """Whether a task reads any of these sources, by the numbers of an input and of its source."""
+    return any(
         (i, piece.source) in changed for i, pieces in enumerate(task.reads) for piece in pieces
-    ):
-        return task
-    _, before = costs_before.of(task.reads)
-    nbytes, peak = costs_after.of(task.reads)
-    return replace(task, bytes_read=nbytes, bytes_peak=task.bytes_peak - before + peak)
+    )
 
 
 def _outgrown(before: Stage, after: Stage, limit_nbytes: int) -> Iterator[Key]:

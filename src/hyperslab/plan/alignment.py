@@ -45,10 +45,12 @@ class Alignment:
     single: frozenset[int]
     "Axes of the input, in its own order, whose one element goes with all of the source's."
     between: Array | None = None
-    """(3, 4): voxels of the source to those of the input, along its first three axes, where it is
+    """(3, 4): voxels of the source to those of the input, along its axes of space, where it is
     resampled.
     """
     how: Resampling = "nearest"
+    space: tuple[int, ...] = FIRST
+    "Axes of space of an input that is resampled."
 
     def region(self, slab: Hyperslab) -> Hyperslab:
         """The region of the input that goes with one of the source; empty where it lies beyond."""
@@ -64,23 +66,29 @@ class Alignment:
         if self.between is None:
             return Hyperslab(tuple(start), tuple(count))
         held = self._held(slab)
-        return Hyperslab((*held.start, *start[SPACE:]), (*held.count, *count[SPACE:]))
+        for axis, first, n in zip(self.space, held.start, held.count, strict=True):
+            start[axis] = first
+            count[axis] = n
+        return Hyperslab(tuple(start), tuple(count))
 
     def placed(self, block: Array, slab: Hyperslab) -> Array:
         """The block of `region(slab)` beside the source's: resampled, its axes in the source's
         order, with one element along those that are broadcast.
         """
+        axes = self.axes
         if self.between is not None:
+            order = self._space_first
             block = resampling.resampled(
-                block,
+                block.transpose(order),
                 self._held(slab),
-                self.shape[:SPACE],
+                self._extents,
                 self.between,
                 self._wanted(slab),
                 self.how,
             )
-        ordered = block.transpose(np.argsort(self.axes))
-        absent = [axis for axis in range(self.ndim) if axis not in self.axes]
+            axes = tuple(axes[axis] for axis in order)
+        ordered = block.transpose(np.argsort(axes))
+        absent = [axis for axis in range(self.ndim) if axis not in axes]
         return np.expand_dims(ordered, absent)
 
     def pad(self, pad: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -98,16 +106,27 @@ class Alignment:
             return 0
         return slab.size * dtype.itemsize + resampling.working_nbytes(dtype)
 
+    @property
+    def _space_first(self) -> tuple[int, ...]:
+        """Axes of the input, those of space before all others."""
+        further = (axis for axis in range(len(self.shape)) if axis not in self.space)
+        return (*self.space, *further)
+
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        """Extents of the input along its axes of space."""
+        return tuple(self.shape[axis] for axis in self.space)
+
     def _wanted(self, slab: Hyperslab) -> Hyperslab:
         """A region of the source along the axes of space."""
-        space = self.axes[:SPACE]
+        along = [self.axes[axis] for axis in self.space]
         return Hyperslab(
-            tuple(slab.start[axis] for axis in space), tuple(slab.count[axis] for axis in space)
+            tuple(slab.start[axis] for axis in along), tuple(slab.count[axis] for axis in along)
         )
 
     def _held(self, slab: Hyperslab) -> Hyperslab:
         assert self.between is not None
-        return resampling.needed(self.between, self._wanted(slab), self.shape[:SPACE])
+        return resampling.needed(self.between, self._wanted(slab), self._extents)
 
 
 LOOKS = 100
@@ -239,12 +258,13 @@ def _by_affines(
     between: Array,
     how: Resampling,
 ) -> Alignment:
-    if pair.own_space != FIRST:
+    space = pair.own_space
+    if len(space) != SPACE:
         raise UsageError(
-            f"{pair.other_source.label}: its axes of space are not its first ones, as those of an"
-            " input have to be that is brought into the order of the source: convert it to .nii"
-            " with 'hyperslab convert' first"
+            f"{pair.other_source.label}: it has {show_count(len(space), 'axis', 'axes')} of space,"
+            " and an input that is brought into the order of the source needs all three: give it"
+            " one of one element"
         )
     return Alignment(
-        len(pair.whole.shape), axes, pair.other.shape, single - set(range(SPACE)), between, how
+        len(pair.whole.shape), axes, pair.other.shape, single - set(space), between, how, space
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hyperslab import formats
 from hyperslab.arrays.axes import for_each
@@ -24,6 +25,21 @@ _Needs = tuple[int, int]
 "Bytes written, and memory beside what is read, of a task."
 
 
+class _Block(NamedTuple):
+    """A block, and what is read for it."""
+
+    whole: int
+    "Number of its array."
+    core: Hyperslab
+    read: Hyperslab
+    "The block with its halo, as far as that lies in the array."
+    pad: tuple[tuple[int, int], ...]
+    reads: tuple[tuple[Piece, ...], ...]
+    "What is read of each input."
+    beside: int
+    "How many blocks the array has."
+
+
 class BlockTasks:
     """The tasks of a job.
 
@@ -39,14 +55,19 @@ class BlockTasks:
         self._windows = _windows_nbytes(job)
         self._known: dict[tuple[int, tuple[int, ...]], _Needs] = {}
 
-    def of(self, partitions: Sequence[Partition]) -> Iterator[Task]:
+    def of(self, partitions: Sequence[Partition]) -> list[Task]:
         """A task for every block that has elements, in order."""
-        numbers = itertools.count()
-        for index, partition in enumerate(partitions):
-            blocks = len(partition)
-            for core in partition:
-                if core.size:
-                    yield self._task(next(numbers), index, core, blocks)
+        blocks = [
+            block
+            for index, partition in enumerate(partitions)
+            for block in self._blocks(index, partition)
+        ]
+        return self._tasks(blocks)
+
+    def _blocks(self, index: int, partition: Partition) -> Iterator[_Block]:
+        """The blocks of a whole that have elements."""
+        number = len(partition)
+        return (self._block(index, core, number) for core in partition if core.size)
 
     def largest_peak(self, partitions: Sequence[Partition]) -> int:
         """Memory that the largest block of any array needs, about: stored chunks of other blocks
@@ -61,7 +82,9 @@ class BlockTasks:
             seen.add(looks)
             core = _largest_block(partition, for_each(self._job.halo, len(partition.shape), 0))
             if core.size:
-                peak = max(peak, self._task(0, index, core, len(partition)).bytes_peak)
+                block = self._block(index, core, len(partition))
+                (task,) = self._tasks([block])
+                peak = max(peak, task.bytes_peak)
         return peak
 
     @property
@@ -74,26 +97,43 @@ class BlockTasks:
 
     def slot_reads(self, partitions: Sequence[Partition], slots: int) -> int:
         """Bytes that the busiest slot reads, about."""
-        tasks = list(self.of(partitions))
+        tasks = self.of(partitions)
         waves = math.ceil(len(tasks) / slots)
         return waves * max((task.bytes_read for task in tasks), default=0)
 
-    def _task(self, number: int, index: int, core: Hyperslab, blocks: int) -> Task:
-        """The task of one of so many blocks of a whole."""
+    def _block(self, index: int, core: Hyperslab, number: int) -> _Block:
+        """One of so many blocks of a whole."""
         whole = self._pipeline.source.wholes[index]
         halo = for_each(self._job.halo, len(whole.shape), 0)
         read, pad = _with_halo(core, halo, whole.shape)
-        reads = tuple(self._reads(index, read))
+        return _Block(index, core, read, pad, tuple(self._reads(index, read)), number)
+
+    def _tasks(self, blocks: Sequence[_Block]) -> list[Task]:
+        """The tasks of blocks, numbered from 0 on."""
+        reading = self._reading.of([block.reads for block in blocks])
+        costs = zip(blocks, reading.nbytes, reading.held, strict=True)
+        return [
+            self._task(number, block, nbytes, held)
+            for number, (block, nbytes, held) in enumerate(costs)
+        ]
+
+    def _task(self, number: int, block: _Block, nbytes: int, held: int) -> Task:
+        """The task of a block, of which so many bytes are read, and so many held meanwhile."""
+        index = block.whole
+        core = block.core
         names: tuple[str, ...] = ()
         if self._suffix:
             names = tuple(
-                _block_name(whole, made, core, blocks) + self._suffix
+                _block_name(self._pipeline.source.wholes[index], made, core, block.beside)
+                + self._suffix
                 for made in self._job.becoming[index].outputs
             )
-        nbytes, held = self._reading.of(reads)
-        held += aligning_nbytes(self._job.alignment(index), read, self._job.becoming[index].given)
+        if self._job.alignments:
+            row = self._job.alignment(index)
+            held += aligning_nbytes(row, block.read, self._job.becoming[index].given)
         written, working = self._needs(index, core)
-        return Task(number, index, core, pad, reads, names, nbytes, written, held + working)
+        held += working
+        return Task(number, index, core, block.pad, block.reads, names, nbytes, written, held)
 
     def _reads(self, index: int, read: Hyperslab) -> Iterator[tuple[Piece, ...]]:
         """What is read of each input for a region of the source."""
@@ -180,6 +220,8 @@ def _with_halo(
     core: Hyperslab, halo: Sequence[int], shape: Sequence[int]
 ) -> tuple[Hyperslab, tuple[tuple[int, int], ...]]:
     """The region to be read for a block, and the voxels per axis that lie beyond the array."""
+    if not any(halo):
+        return core, ((0, 0),) * core.ndim
     start = []
     count = []
     pad = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,67 +22,78 @@ from hyperslab.plan.alignment import Row
 from hyperslab.plan.pipeline import Pipeline, Reduce, Write
 from hyperslab.plan.task import Job, Task, output_pieces
 
-_Kind = Hyperslab | tuple[int, ...]
-"A region, or its shape where no more than this matters."
+Reads = Sequence[Sequence[Piece]]
+"What a task reads, per input."
+
+
+class Reading(NamedTuple):
+    """What reading takes, one number for each of many tasks."""
+
+    nbytes: list[int]
+    "Bytes from storage."
+    held: list[int]
+    "Bytes held while reading, the results included."
 
 
 class ReadingCosts:
-    """What reading takes, of the sources of a job.
-
-    Where that depends on the shape of a region alone, each shape is looked at once: plans have many
-    tasks of few shapes. Else each region is: with a large halo, many tasks read the same.
+    """What reading takes, of the sources of a job: all regions of a source are looked at
+    together.
     """
 
     def __init__(self, inputs: Mapping[str, tuple[ArraySource, ...]], values: Values) -> None:
         self._inputs = tuple(inputs.values())
         self._values = values
-        self._known: dict[tuple[int, int, _Kind], _Cost] = {}
-        self._is_even: dict[tuple[int, int], bool] = {}
 
-    def of(self, reads: Sequence[Sequence[Piece]]) -> tuple[int, int]:
-        """(bytes from storage, bytes held while reading) of the pieces of a task, per input."""
-        costs = list(self._each(reads))
-        held = sum(cost.result for cost in costs)
-        beside = max((cost.peak - cost.result for cost in costs), default=0)
-        # one is read at a time
-        return sum(cost.nbytes for cost in costs), held + max(0, beside)
+    def of(self, tasks: Sequence[Reads]) -> Reading:
+        """What the reads of every task take."""
+        nbytes = [0] * len(tasks)
+        results = [0] * len(tasks)
+        beside = [0] * len(tasks)
+        for source, owners, slabs in self._by_source(tasks):
+            costs = self._costs(source, slabs)
+            itemsize = source.dtype(self._values).itemsize
+            for owner, slab, cost in zip(owners, slabs, costs, strict=True):
+                result = slab.size * itemsize
+                nbytes[owner] += cost.nbytes
+                results[owner] += result
+                # one is read at a time
+                beside[owner] = max(beside[owner], cost.peak - result)
+        held = list(map(operator.add, results, beside))
+        return Reading(nbytes, held)
 
-    def _each(self, reads: Sequence[Sequence[Piece]]) -> Iterator[_Cost]:
-        for number, pieces in enumerate(reads):
-            for piece in pieces:
-                yield self._cost(number, piece)
+    def operations(self, tasks: Sequence[Reads]) -> int:
+        """Reads in which the tasks together take what they read."""
+        return sum(
+            cost.operations
+            for source, _, slabs in self._by_source(tasks)
+            for cost in reading.costs_of(source, slabs, self._values)
+        )
 
-    def _cost(self, number: int, piece: Piece) -> _Cost:
-        place = (number, piece.source)
-        if place not in self._is_even:
-            self._is_even[place] = reading.is_even(self._inputs[number][piece.source])
-        key = (*place, _kind(piece.slab, self._is_even[place]))
-        if key not in self._known:
-            self._known[key] = self._looked_up(number, piece)
-        return self._known[key]
+    def _by_source(
+        self, tasks: Sequence[Reads]
+    ) -> Iterator[tuple[ArraySource, list[int], list[Hyperslab]]]:
+        """Each source, and the regions that are read of it, with the numbers of their tasks."""
+        found: dict[tuple[int, int], tuple[list[int], list[Hyperslab]]] = {}
+        for owner, reads in enumerate(tasks):
+            for number, pieces in enumerate(reads):
+                for piece in pieces:
+                    owners, slabs = found.setdefault((number, piece.source), ([], []))
+                    owners.append(owner)
+                    slabs.append(piece.slab)
+        for (number, index), (owners, slabs) in found.items():
+            yield self._inputs[number][index], owners, slabs
 
-    def _looked_up(self, number: int, piece: Piece) -> _Cost:
-        source = self._inputs[number][piece.source]
-        nbytes = reading.read_nbytes(gzipindex.expected(source), piece.slab)
-        peak = reading.read_peak(source, piece.slab, self._values)
-        result = piece.slab.size * source.dtype(self._values).itemsize
-        return _Cost(nbytes, peak, result)
-
-
-def _kind(slab: Hyperslab, is_even: bool) -> _Kind:
-    if is_even:
-        return slab.count
-    return slab
-
-
-class _Cost(NamedTuple):
-    """What reading one piece takes, bytes."""
-
-    nbytes: int
-    "Bytes from storage."
-    peak: int
-    "Bytes held at once, the result included."
-    result: int
+    def _costs(self, source: ArraySource, slabs: Sequence[Hyperslab]) -> Sequence[reading.Cost]:
+        """What each region takes, through an index where there will be one."""
+        costs = reading.costs_of(source, slabs, self._values)
+        indexed = gzipindex.expected(source)
+        if indexed is source:
+            return costs
+        through_index = reading.costs_of(indexed, slabs, self._values)
+        return [
+            cost._replace(nbytes=other.nbytes)
+            for cost, other in zip(costs, through_index, strict=True)
+        ]
 
 
 class Operations:
@@ -89,27 +101,14 @@ class Operations:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._inputs = tuple(job.inputs.values())
-        self._is_even = [all(map(reading.is_even, sources)) for sources in self._inputs]
-        self._reads: dict[tuple[int, int, _Kind], int] = {}
+        self._reading = ReadingCosts(job.inputs, job.values)
         self._writes: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def of(self, tasks: Iterable[Task]) -> tuple[int, int]:
         """(reads, writes) of some of the tasks together."""
-        reads = 0
-        writes = 0
-        for task in tasks:
-            for number, pieces in enumerate(task.reads):
-                reads += sum(self._read(number, piece) for piece in pieces)
-            writes += self._written(task)
-        return reads, writes
-
-    def _read(self, number: int, piece: Piece) -> int:
-        source = self._inputs[number][piece.source]
-        key = (number, piece.source, _kind(piece.slab, self._is_even[number]))
-        if key not in self._reads:
-            self._reads[key] = reading.read_operations(source, piece.slab)
-        return self._reads[key]
+        tasks = tuple(tasks)
+        reads = self._reading.operations([task.reads for task in tasks])
+        return reads, sum(map(self._written, tasks))
 
     def _written(self, task: Task) -> int:
         output = self._job.output

@@ -357,10 +357,10 @@ class Pipeline:
 
         By default it writes NIfTI, blocks where the function keeps the axes of its block, and
         volumes where it changes them or returns several arrays. A `dest` that ends as a file does,
-        such as 'map.nii.gz', is that one file. `encoding` says how files store their arrays, such
-        as `hyperslab.Encoding(chunks=(64, 64, 64), compression="gzip")`; `more` are further fields
-        of hyperslab.plan.pipeline.Write. Raises UsageError for a URL of a store:
-        `hyperslab.convert` and `hyperslab.upload` write there.
+        such as 'map.nii.gz', is that one file; a .nc, .h5 or .zarr holds all arrays of a function.
+        `encoding` is how files store their arrays, as `hyperslab.Encoding(compression="gzip")`;
+        `more` are further fields of hyperslab.plan.pipeline.Write. Raises UsageError for a URL, to
+        which `hyperslab.convert` and `hyperslab.upload` write.
         """
         self._must_be_open("write")
         require_of_write(more)

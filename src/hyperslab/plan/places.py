@@ -183,7 +183,9 @@ class Pair:
         input, and for one whose voxels are in the source's order.
         """
         image, grid = self.affines()
-        if image is None or grid is None or len(axes) < SPACE or self.is_in_place(axes):
+        if image is None or grid is None or self.is_in_place(axes):
+            return None
+        if len(self.own_space) < SPACE:
             return None
         extents = self._extents(axes)
         between = order_between(image, spatial_shape(self.other), grid, extents)

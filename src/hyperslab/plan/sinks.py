@@ -52,7 +52,9 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
     folder = os.path.abspath(end.dest)
     if end.keep != "volume":
         return Output(folder, end.format, end.encoding)
-    _require_one_file(becoming, end)
+    is_shared = _is_shared(becoming, end)
+    if not (is_shared or end.are_together):
+        _require_one_file(becoming, end)
     sinks: list[ArraySink] = []
     tiled: list[tuple[Whole, ...]] = []
     for index, whole in enumerate(sources.wholes):
@@ -67,13 +69,45 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
             first = len(sinks)
             for box in boxes:
                 name = _file_name(whole, made, box, len(boxes), end)
-                sinks.append(_sink(os.path.join(folder, name), made, box, own))
+                stored = _called(made, own) if is_shared else own
+                sinks.append(_sink(os.path.join(folder, name), made, box, stored))
             members = [Member(first + number, box) for number, box in enumerate(boxes)]
             tiles.append(_tiled(made.shape, members))
         tiled.append(tuple(tiles))
-    if end.are_together:
+    if is_shared:
+        _require_other_names(becoming[0].outputs, sinks)
+    if is_shared or end.are_together:
         sinks = list(_together(sinks))
     return Output(folder, end.format, end.encoding, _volumes(folder, sinks), tuple(tiled))
+
+
+def _is_shared(becoming: Sequence[Becoming], end: Write) -> bool:
+    """Whether several arrays that a function makes of one go into one file."""
+    if not end.name or len(becoming) > 1 or len(becoming[0].outputs) == 1:
+        return False
+    facts = formats.facts_of_file_name(end.name)
+    return facts is not None and facts.holds_several
+
+
+def _called(made: Made, encoding: Encoding) -> Encoding:
+    """How an array is stored in a file of several, by the name that the function gives it."""
+    group = encoding.name.strip("/")
+    return replace(encoding, name=f"{group}/{made.name}".lstrip("/"))
+
+
+def _require_other_names(arrays: Sequence[Made], sinks: Sequence[ArraySink]) -> None:
+    """Raise UsageError for an array that is called as an axis of one in the same file, whose
+    coordinates have that name.
+    """
+    dims = {
+        dim: made.name for made, sink in zip(arrays, sinks, strict=True) for dim in sink.header.dims
+    }
+    name = next((made.name for made in arrays if made.name in dims), None)
+    if name is not None:
+        raise UsageError(
+            f"{sinks[0].path}: '{name}' would be an array and the coordinates along an axis of"
+            f" '{dims[name]}' in it: give the array another name, or name a directory"
+        )
 
 
 def _together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
@@ -146,14 +180,16 @@ def _fitting_chunks(sink: ArraySink, whole: Whole, becoming: Becoming) -> tuple[
 def _require_one_file(becoming: Sequence[Becoming], end: Write) -> None:
     """Raise UsageError for one name of several files."""
     names = [made.name for whole in becoming for made in whole.outputs]
-    if not end.name or len(names) == 1 or end.are_together:
+    if not end.name or len(names) == 1:
         return
     what = show_count(len(becoming), "array")
+    others = ""
     if len(becoming) == 1:
         what = f"{len(names)} arrays ({', '.join(names)})"
+        others = ", or write .h5, .nc or .zarr, which hold several"
     raise UsageError(
         f"{end.name}: the run makes {what}, a file each: name a directory, and say --format"
-        f" {end.format}"
+        f" {end.format}{others}"
     )
 
 

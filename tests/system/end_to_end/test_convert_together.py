@@ -110,6 +110,23 @@ def test_coordinates_of_floats_go_into_zarr(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(tmp_path / "d.zarr").time, [0, 2, 4, 6])
 
 
+@pytest.mark.parametrize("dest", ["c.nc", "c.zarr"])
+def test_an_array_of_a_store_that_is_named_alone_has_its_coordinates(
+    tmp_path: Path, dest: str
+) -> None:
+    stores = []
+    for name, first in {"a": 0, "b": 10}.items():
+        series(tmp_path / f"{name}.nc", "tas", first)
+        made(tmp_path / f"{name}.nc", tmp_path / f"{name}.zarr")
+        stores.append(f"{tmp_path / name}.zarr::tas")
+    made(stores[0], tmp_path / dest)
+    xarray.testing.assert_equal(opened(tmp_path / dest), opened(tmp_path / "a.nc"))
+    made(*stores, tmp_path / f"joined_{dest}", "--axis", "0")
+    joined = opened(tmp_path / f"joined_{dest}")
+    both = [opened(tmp_path / "a.nc"), opened(tmp_path / "b.nc")]
+    xarray.testing.assert_equal(joined, xarray.concat(both, "time"))
+
+
 @pytest.mark.parametrize("dest", ["ab.zarr", "ab.h5"])
 def test_images_of_two_places_are_not_put_in_one(tmp_path: Path, dest: str) -> None:
     for number in range(2):

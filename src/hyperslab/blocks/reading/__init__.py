@@ -11,22 +11,39 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from hyperslab import native
 from hyperslab.arrays import Array, DType, scaling
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.byteranges import ascending
 from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab, require_within
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.kept import Reader
-from hyperslab.blocks.reading.ways import way_of
+from hyperslab.blocks.reading.ways import Way, way_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.trace import span
 
 _OBJECTS_NBYTES = 4096
 "Bytes of the objects that a block is beside its values."
+_MANY = 8
+"Regions from which on they are looked at together."
+_MOST_SUMMED = 2**48
+"Elements of a region up to which 64 bits hold what is summed over it."
+
+
+class Cost(NamedTuple):
+    """What it takes to read a region."""
+
+    nbytes: int
+    operations: int
+    peak: int
 
 
 def read(
@@ -127,13 +144,80 @@ def read_peak(
     """Upper bound of the bytes that `read` holds at once, its result included."""
     if slab.size == 0:
         return _OBJECTS_NBYTES
-    nbytes = slab.size * source.dtype(values).itemsize
     way = way_of(source)
+    held = way.peak(source, _region(source, slab), threads)
+    return held + _block_nbytes(source, way, slab.size, values)
+
+
+def costs_of(
+    source: ArraySource, slabs: Sequence[Hyperslab], values: Values = "real"
+) -> Sequence[Cost]:
+    """What `read_nbytes`, `read_operations` and `read_peak` say of each of many regions: a plan has
+    no time to ask for each.
+    """
+    if is_even(source):
+        return _each_once(source, slabs, values, key=operator.attrgetter("count"))
+    if len(slabs) < _MANY or not all(map(_can_be_summed, slabs)):
+        return _each_once(source, slabs, values, key=lambda slab: slab)
+    way = way_of(source)
+    boxes, which = _different(slabs)
+    costs = way.costs(source, boxes.permute(source.axes))
+    sizes = boxes.size.tolist()
+    blocks = {size: _block_nbytes(source, way, size, values) for size in set(sizes)}
+    columns = (column.tolist() for column in costs)
+    different = [
+        Cost(nbytes, operations, held + blocks[size])
+        for size, nbytes, operations, held in zip(sizes, *columns, strict=True)
+    ]
+    return [different[row] for row in which]
+
+
+def _each_once(
+    source: ArraySource,
+    slabs: Sequence[Hyperslab],
+    values: Values,
+    key: Callable[[Hyperslab], Hashable],
+) -> list[Cost]:
+    """The costs of regions, those of one key looked at once."""
+    known: dict[Hashable, Cost] = {}
+    costs = []
+    for slab in slabs:
+        kind = key(slab)
+        if kind not in known:
+            known[kind] = _cost(source, slab, values)
+        costs.append(known[kind])
+    return costs
+
+
+def _can_be_summed(slab: Hyperslab) -> bool:
+    """Whether a region is a box with elements that 64 bits can count."""
+    return slab.ndim > 0 and slab.is_box and 0 < slab.size <= _MOST_SUMMED
+
+
+def _cost(source: ArraySource, slab: Hyperslab, values: Values) -> Cost:
+    nbytes = read_nbytes(source, slab)
+    operations = read_operations(source, slab)
+    return Cost(nbytes, operations, read_peak(source, slab, values))
+
+
+def _different(slabs: Sequence[Hyperslab]) -> tuple[Boxes, list[int]]:
+    """The boxes among some regions, each once, and which of them each region is."""
+    boxes = Boxes.of(slabs)
+    rows = np.hstack([boxes.low, boxes.count])
+    _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return boxes.take(first), which.reshape(-1).tolist()
+
+
+def _block_nbytes(source: ArraySource, way: Way, size: int, values: Values) -> int:
+    """Bytes of a block of so many elements, of its stored values, and of what makes real ones of
+    them.
+    """
+    nbytes = size * source.dtype(values).itemsize
     if not (way.fills and _fits_raw(source, values)):
-        nbytes += slab.size * source.stored.itemsize
+        nbytes += size * source.stored.itemsize
     if _is_scaled(source, values):
-        nbytes += scaling.working_nbytes(source, slab)
-    return nbytes + way.peak(source, _region(source, slab), threads)
+        nbytes += scaling.working_nbytes(source, size)
+    return nbytes
 
 
 def _region(source: ArraySource, slab: Hyperslab) -> Hyperslab:

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hyperslab import native
 from hyperslab.arrays import Array
@@ -75,17 +76,31 @@ def chunk_fault(source: ArraySource, table: ChunkTable, error: Any) -> FormatErr
     return FormatError(f"{where}: {error.text}; copy the file again")
 
 
-def peak_nbytes(source: ArraySource, table: ChunkTable, threads: int) -> int:
-    """Upper bound of what `fill` holds beside the block: stored chunks in flight and those being
-    decoded.
+def peak_nbytes(
+    source: ArraySource, rows: npt.NDArray[np.int64], nbytes: npt.NDArray[np.int64], threads: int
+) -> npt.NDArray[np.int64]:
+    """Upper bound of what `fill` holds beside each of many blocks: stored chunks in flight and
+    those being decoded. `rows` is the number of chunks that each takes, `nbytes` their bytes
+    together.
     """
-    chunk = math.prod(table.chunk_shape) * source.stored.itemsize
-    largest = int(table.nbytes.max(initial=0))
-    flying = min(max(threads, native.DEPTH), len(table)) * largest
+    assert source.chunks is not None
+    chunk = math.prod(source.chunks.chunk_shape) * source.stored.itemsize
+    largest = int(source.chunks.nbytes.max(initial=0))
+    flying: npt.NDArray[np.int64] = np.minimum(
+        np.minimum(rows, max(threads, native.DEPTH)) * largest, nbytes
+    )
     if not source.codecs:
         return flying
     decoded = chunk + chunk // _LIMIT_SHARE + _LIMIT_NBYTES
     buffers = 2
     if any(codec.name in _WITH_SPARE for codec in source.codecs):
         buffers = 3
-    return flying + buffers * min(threads, len(table)) * decoded
+    decoding: npt.NDArray[np.int64] = buffers * np.minimum(rows, threads) * decoded
+    return flying + decoding
+
+
+def peak_of(source: ArraySource, table: ChunkTable, threads: int) -> int:
+    """The same for one block that takes these chunks."""
+    rows = np.array([len(table)], np.int64)
+    nbytes = np.array([table.nbytes.sum()], np.int64)
+    return int(peak_nbytes(source, rows, nbytes, threads)[0])

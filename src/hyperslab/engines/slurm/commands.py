@@ -33,12 +33,23 @@ FIELDS = "%i|%T|%r|%N|%V|%S|%e"
 "What `squeue` prints of a job: id, state, reason, nodes; submitted, begun, ended."
 ACCOUNTED = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
 "The same of `sacct`."
-GET = (
+_ELSEWHERE = (
     "without a cluster you need none; on a cluster, run it where jobs are submitted, such as on a"
-    " login node, or install Slurm's commands (Debian package slurm-client) with your cluster's"
+    " login node, or"
+)
+GET = (
+    f"{_ELSEWHERE} install Slurm's commands (Debian package slurm-client) with your cluster's"
     " slurm.conf"
 )
 "What to do where they are not installed."
+CONFIGURE = f"{_ELSEWHERE} name your cluster's slurm.conf in the variable SLURM_CONF"
+"What to do where they know no cluster."
+NOWHERE_TO_ASK = re.compile(
+    r"could not establish a configuration source"
+    r"|(cannot stat|unable to status) file .*no such file",
+    re.IGNORECASE,
+)
+"What commands say that find no settings of a cluster, in some lines on how they looked for them."
 FORGOTTEN = "FORGOTTEN"
 "Our word for the state of a job that Slurm knows no longer."
 ENDED = frozenset(
@@ -96,6 +107,10 @@ class Unanswered(HyperslabError):
     """A command of Slurm's that failed, or is not there; the text says why."""
 
 
+class Unconfigured(Unanswered):
+    """A command that finds no settings of any cluster."""
+
+
 class Silent(Unanswered):
     """A command whom the controller does not answer at the moment; it may have heard all the
     same.
@@ -103,9 +118,11 @@ class Silent(Unanswered):
 
 
 def require_commands() -> None:
-    """Raise UsageError where Slurm's commands are not installed."""
+    """Raise UsageError where Slurm's commands are not installed, or know no cluster."""
     try:
         _call(["sbatch", "--version"])
+    except Unconfigured as error:
+        raise UsageError(f"--engine slurm: {error}; {CONFIGURE}") from error
     except Unanswered as error:
         raise UsageError(f"--engine slurm: {error}; {GET}") from error
 
@@ -295,7 +312,7 @@ def _call(
     except subprocess.TimeoutExpired:
         raise Silent(f"{line[0]} got no answer within {limit_s:.0f} s") from None
     if done.returncode:
-        raise _refusal(_complaint(line[0], _text(done.stderr or done.stdout)))
+        raise _refusal(line[0], _text(done.stderr or done.stdout))
     return _text(done.stdout)
 
 
@@ -303,8 +320,14 @@ def _text(said: bytes) -> str:
     return said.decode(errors="replace")
 
 
-def _refusal(complaint: str) -> Unanswered:
+def _refusal(command: str, said: str) -> Unanswered:
     """What a command that failed is told by."""
+    if NOWHERE_TO_ASK.search(said):
+        return Unconfigured(
+            f"{command}, a command of Slurm, the batch system of clusters, is installed here, but"
+            " finds no slurm.conf that names a cluster"
+        )
+    complaint = _complaint(command, said)
     if SILENCE.search(complaint):
         return Silent(complaint)
     return Unanswered(complaint)

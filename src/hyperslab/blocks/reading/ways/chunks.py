@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.byteranges import (
     BUFFER_NBYTES,
     Piece,
@@ -15,13 +20,17 @@ from hyperslab.arrays.byteranges import (
     covering_nbytes,
     is_covered,
     pieces,
+    row_nbytes,
 )
+from hyperslab.arrays.chunksums import ChunkSums, can_be_summed
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading import decoding
 from hyperslab.blocks.reading.kept import Reader
-from hyperslab.blocks.reading.ways.way import Way
+from hyperslab.blocks.reading.ways.way import Costs, Way
+
+_Number = TypeVar("_Number", int, npt.NDArray[np.int64])
 
 
 class Local(Way):
@@ -63,7 +72,7 @@ class Local(Way):
 
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         overlapping = table_of(source).overlapping(region)
-        rows = rows_nbytes(source, overlapping)
+        rows = rows_nbytes(source, len(overlapping))
         return rows + self.peak_of_rows(source, overlapping, threads)
 
     def peak_of_rows(self, source: ArraySource, table: ChunkTable, threads: int | None) -> int:
@@ -105,6 +114,23 @@ class Chunks(Local):
             return len(table_of(source).overlapping(region))
         return sum(1 for _ in pieces_of(source, region))
 
+    def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
+        table = table_of(source)
+        if not can_be_summed(table):
+            return super().costs(source, boxes)
+        sums = ChunkSums(table)
+        rows = sums.rows(boxes)
+        stored = sums.nbytes(boxes)
+        nbytes = stored
+        if not source.codecs:
+            nbytes = np.zeros_like(stored)
+            steps = np.array(row_nbytes(table.chunk_shape, source.stored.itemsize))
+            for part in sums.parts(boxes):
+                covering = (part.extents - 1) @ steps + source.stored.itemsize
+                nbytes[part.which] += part.chunks * covering
+        held = decoding.peak_nbytes(source, rows, stored, _most_threads())
+        return Costs(nbytes, rows, rows_nbytes(source, rows) + held)
+
     def fill_rows(
         self,
         file: OpenFile,
@@ -117,8 +143,12 @@ class Chunks(Local):
         decoding.fill(file, source, table, region, block, threads)
 
     def peak_of_rows(self, source: ArraySource, table: ChunkTable, threads: int | None) -> int:
-        threads = threads or max(native.threads(), native.DEPTH)
-        return decoding.peak_nbytes(source, table, threads)
+        return decoding.peak_of(source, table, threads or _most_threads())
+
+
+def _most_threads() -> int:
+    """Threads that may decode, where it is not known how many there will be."""
+    return max(native.threads(), native.DEPTH)
 
 
 def table_of(source: ArraySource) -> ChunkTable:
@@ -132,10 +162,10 @@ def pieces_of(source: ArraySource, region: Hyperslab) -> Iterator[Piece]:
     return pieces(table_of(source).overlapping(region), region)
 
 
-def rows_nbytes(source: ArraySource, overlapping: ChunkTable) -> int:
-    """Upper bound of the bytes that it takes to find the rows that overlap a region."""
+def rows_nbytes(source: ArraySource, rows: _Number) -> _Number:
+    """Upper bound of the bytes that it takes to find so many rows, which overlap a region."""
     searched = (3 * source.ndim + 16) * len(table_of(source))
-    return searched + 32 * (source.ndim + 2) * len(overlapping)
+    return searched + 32 * (source.ndim + 2) * rows
 
 
 def with_rows(source: ArraySource, region: Hyperslab) -> ArraySource:

@@ -15,12 +15,14 @@ import numpy as np
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
+from hyperslab.arrays.byteranges import row_nbytes
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, GzipIndex
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.gzipindex import SPACING_NBYTES, WINDOW_NBYTES
 from hyperslab.blocks.reading.kept import Reader
-from hyperslab.blocks.reading.ways.way import Way
+from hyperslab.blocks.reading.ways.way import Costs, Way
 from hyperslab.errors import AGAIN, FormatError
 
 _DRESS_NBYTES = 4096
@@ -50,27 +52,22 @@ class Gzip(Way):
 
     def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
         """Windows in a file are read, too."""
-        found = _intervals(source, region)
-        nbytes = found.stored.sum()
-        if _index(source).path:
-            nbytes += found.windows.sum()
-        return int(nbytes)
+        return _nbytes(source, _intervals(source, region))
 
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
         return 1
 
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         """Intervals being read and those being decoded."""
-        found = _intervals(source, region)
-        count = len(found.stored)
-        if count == 0:
-            return 0
-        threads = threads or max(native.threads(), native.DEPTH)
-        reading = min(max(threads, native.DEPTH), count)
-        read = int(found.stored.max() + found.windows.max()) + WINDOW_NBYTES + _DRESS_NBYTES
-        decoded = int(found.plain.max()) + 2 * WINDOW_NBYTES + _DECODER_NBYTES
-        rows = 4 * _index(source).points.nbytes
-        return reading * read + min(threads, count) * decoded + rows
+        return _peak(source, _intervals(source, region), threads)
+
+    def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
+        begins, ends = _rows(source, boxes.low, boxes.high)
+        rows = zip(boxes, begins.tolist(), ends.tolist(), strict=True)
+        found = [_intervals_among(source, *one) for one in rows]
+        nbytes = [_nbytes(source, intervals) for intervals in found]
+        peak = [_peak(source, intervals, None) for intervals in found]
+        return Costs(np.array(nbytes), np.ones(len(boxes), np.int64), np.array(peak))
 
     def fill(
         self,
@@ -85,7 +82,7 @@ class Gzip(Way):
         core = native.core
         assert core is not None
         index = _index(source)
-        rows, array, box = _arguments(source, index, region)
+        rows, array, box = _arguments(source, region, *_rows_of(source, region))
         depth = max(threads, native.DEPTH)
         with _windows_of(source) as windows:
             try:
@@ -101,7 +98,7 @@ class Gzip(Way):
     def part(self, source: ArraySource, region: Hyperslab) -> ArraySource:
         """A task does not bring all of the index."""
         known = _index(source)
-        first, last = _rows(source, known, region)
+        first, last = _rows_of(source, region)
         points = known.points[first:last].copy()
         if known.path:
             return replace(source, gzip=replace(known, points=points))
@@ -110,6 +107,25 @@ class Gzip(Way):
         points[:, 3] -= low
         windows = known.windows[low:high]
         return replace(source, gzip=replace(known, points=points, windows=windows))
+
+
+def _nbytes(source: ArraySource, found: _Intervals) -> int:
+    nbytes = found.stored.sum()
+    if _index(source).path:
+        nbytes += found.windows.sum()
+    return int(nbytes)
+
+
+def _peak(source: ArraySource, found: _Intervals, threads: int | None) -> int:
+    count = len(found.stored)
+    if count == 0:
+        return 0
+    threads = threads or max(native.threads(), native.DEPTH)
+    reading = min(max(threads, native.DEPTH), count)
+    read = int(found.stored.max() + found.windows.max()) + WINDOW_NBYTES + _DRESS_NBYTES
+    decoded = int(found.plain.max()) + 2 * WINDOW_NBYTES + _DECODER_NBYTES
+    rows = 4 * _index(source).points.nbytes
+    return reading * read + min(threads, count) * decoded + rows
 
 
 def _index(source: ArraySource) -> GzipIndex:
@@ -143,9 +159,13 @@ def _fault(source: ArraySource, rows: Array, error: Any) -> FormatError:
     return FormatError(f"{told}; fetch or copy the file again")
 
 
-def _arguments(source: ArraySource, index: GzipIndex, region: Hyperslab) -> tuple[Array, Any, Any]:
-    """The rows that a region may need; array and region as the core takes them."""
-    begin, end = _rows(source, index, region)
+def _arguments(
+    source: ArraySource, region: Hyperslab, begin: int, end: int
+) -> tuple[Array, Any, Any]:
+    """The rows that a region may need, from `begin` to `end`; array and region as the core takes
+    them.
+    """
+    index = _index(source)
     # What came over a network may not be aligned.
     rows = np.require(index.points[begin:end], requirements=("C", "A"))
     array = (rows.reshape(-1), index.offset, list(source.stored_shape), source.stored.itemsize)
@@ -153,22 +173,34 @@ def _arguments(source: ArraySource, index: GzipIndex, region: Hyperslab) -> tupl
     return rows, array, box
 
 
-def _rows(source: ArraySource, index: GzipIndex, region: Hyperslab) -> tuple[int, int]:
+def _rows_of(source: ArraySource, region: Hyperslab) -> tuple[int, int]:
     """First and one past the last of the points that a region may need."""
-    shape, item = source.stored_shape, source.stored.itemsize
-    low, high = region.bounds
-    last = [n - 1 for n in high]
-    begin = index.offset + int(np.ravel_multi_index(low, shape)) * item
-    end = index.offset + int(np.ravel_multi_index(last, shape)) * item + item
+    low, high = (np.array([bound], np.int64) for bound in region.bounds)
+    begin, end = _rows(source, low, high)
+    return int(begin[0]), int(end[0])
+
+
+def _rows(source: ArraySource, low: Array, high: Array) -> tuple[Array, Array]:
+    """The same of many regions: `low` and `high` are (regions, ndim), their bounds."""
+    index = _index(source)
+    item = source.stored.itemsize
+    steps = np.array(row_nbytes(source.stored_shape, item), np.int64)
+    begin = index.offset + low @ steps
+    end = index.offset + (high - 1) @ steps + item
     plain = index.points[:, 0]
-    first_row = int(np.searchsorted(plain, begin, "right")) - 1
-    last_row = int(np.searchsorted(plain, end, "left"))
-    return max(0, first_row), last_row + 1
+    first = np.searchsorted(plain, begin, "right") - 1
+    last = np.searchsorted(plain, end, "left") + 1
+    return np.maximum(0, first), last
 
 
 def _intervals(source: ArraySource, region: Hyperslab) -> _Intervals:
+    return _intervals_among(source, region, *_rows_of(source, region))
+
+
+def _intervals_among(source: ArraySource, region: Hyperslab, begin: int, end: int) -> _Intervals:
+    """The intervals that a region needs, among those between some points."""
     assert native.core is not None
-    points, array, box = _arguments(source, _index(source), region)
+    points, array, box = _arguments(source, region, begin, end)
     rows = np.array(native.core.gzip_intervals(array, box), np.intp)
     here = points[rows]
     there = points[rows + 1]

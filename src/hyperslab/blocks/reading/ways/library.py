@@ -10,9 +10,14 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.byteranges import touched
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
@@ -21,7 +26,7 @@ from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.opening import opened, watched
 from hyperslab.blocks.reading.ways.memory import Counter
-from hyperslab.blocks.reading.ways.way import Counted, Way
+from hyperslab.blocks.reading.ways.way import Costs, Counted, Way
 from hyperslab.errors import FormatError
 from hyperslab.formats import module
 from hyperslab.storage.location import Remote, RemoteFolder
@@ -33,6 +38,8 @@ _CHUNK_OBJECTS_NBYTES = 96 * 1024**2
 """What a Zarr store elsewhere takes: chunks as they arrive, those that wait to be decoded, and what
 clients take for themselves.
 """
+
+_Number = TypeVar("_Number", int, npt.NDArray[np.int64])
 
 
 class Library(Way):
@@ -52,9 +59,7 @@ class Library(Way):
 
     def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
         """About: a proportion of what the array takes in the file."""
-        nbytes_stored = source.nbytes_stored or source.nbytes
-        read, all_there_is = _share(source, region)
-        return -(-nbytes_stored * read // all_there_is)
+        return _proportion(source, *_share(source, region))
 
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
         """The chunks that the library has to decode."""
@@ -68,8 +73,18 @@ class Library(Way):
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         low, high = region.bounds
         extents = [z - a for a, z in zip(low, high, strict=True)]
-        elements = 2 * math.prod(extents) + 3 * math.prod(source.chunk_shape)
-        return elements * source.stored.itemsize + _held_nbytes(source)
+        return _peak(source, math.prod(extents))
+
+    def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
+        if is_one_gzip_stream(source) or not source.chunk_shape:
+            return super().costs(source, boxes)
+        chunk = np.array(source.chunk_shape, np.int64)
+        cells = -(-boxes.high // chunk) - boxes.low // chunk
+        read = cells.prod(axis=1)
+        numbers, which = np.unique(read, return_inverse=True)
+        everywhere = _all_chunks(source)
+        nbytes = [_proportion(source, number, everywhere) for number in numbers.tolist()]
+        return Costs(np.array(nbytes)[which], read, _peak(source, boxes.size))
 
     @contextmanager
     def opened(self, source: ArraySource, reader: Reader | None) -> Iterator[Counted]:
@@ -115,6 +130,18 @@ def _read_at(path: str, source: ArraySource, slab: Hyperslab, threads: int) -> A
         raise FormatError(str(error).replace(path, source.url)) from error
 
 
+def _proportion(source: ArraySource, read: int, all_there_is: int) -> int:
+    """Bytes of so much of what an array takes in its file."""
+    nbytes_stored = source.nbytes_stored or source.nbytes
+    return -(-nbytes_stored * read // all_there_is)
+
+
+def _peak(source: ArraySource, elements: _Number) -> _Number:
+    """What is held while the library reads so many elements, gaps between them included."""
+    held = 2 * elements + 3 * math.prod(source.chunk_shape)
+    return held * source.stored.itemsize + _held_nbytes(source)
+
+
 def _held_nbytes(source: ArraySource) -> int:
     """What a library, and the store that it reads from, hold for themselves."""
     if isinstance(source.url, RemoteFolder):
@@ -132,6 +159,9 @@ def _share(source: ArraySource, region: Hyperslab) -> tuple[int, int]:
         return 1, 1
     if not source.chunk_shape:
         return region.size, source.size
-    here = touched(region, source.chunk_shape)
-    everywhere = touched(Hyperslab.full(source.stored_shape), source.chunk_shape)
-    return math.prod(here), math.prod(everywhere)
+    return math.prod(touched(region, source.chunk_shape)), _all_chunks(source)
+
+
+def _all_chunks(source: ArraySource) -> int:
+    """How many chunks an array has."""
+    return math.prod(touched(Hyperslab.full(source.stored_shape), source.chunk_shape))

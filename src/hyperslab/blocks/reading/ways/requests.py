@@ -18,6 +18,7 @@ import numpy as np
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.byteranges import (
     Piece,
     ascending,
@@ -31,7 +32,7 @@ from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.reading import decoding
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.ways.chunks import rows_nbytes, table_of, with_rows
-from hyperslab.blocks.reading.ways.way import Way
+from hyperslab.blocks.reading.ways.way import Costs, Way
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import (
     DEPTH,
@@ -78,13 +79,18 @@ class Requests(Way):
 
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         """Answers as they arrive, and chunks being decoded."""
-        overlapping = table_of(source).overlapping(region)
-        searched = 2 * rows_nbytes(source, overlapping)
-        if not region.size:
-            return searched
-        fetched = self.nbytes(source, region)
-        threads = threads or native.threads()
-        return searched + _fetching_nbytes(source, region, fetched, threads)
+        return _peak(source, region, self.nbytes(source, region), threads)
+
+    def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
+        nbytes = []
+        operations = []
+        peak = []
+        for region in boxes:
+            ranges = list(_ranges(source, region))
+            nbytes.append(joined_nbytes(ranges))
+            operations.append(sum(1 for _ in join(ranges)))
+            peak.append(_peak(source, region, nbytes[-1], None))
+        return Costs(np.array(nbytes), np.array(operations), np.array(peak))
 
     def fill(
         self,
@@ -110,6 +116,15 @@ class Requests(Way):
         return with_rows(source, region)
 
 
+def _peak(source: ArraySource, region: Hyperslab, fetched: int, threads: int | None) -> int:
+    """Upper bound of what is held beside the block of a region while so many bytes are fetched."""
+    overlapping = table_of(source).overlapping(region)
+    searched = 2 * rows_nbytes(source, len(overlapping))
+    if not region.size:
+        return searched
+    return searched + _fetching_nbytes(source, region, fetched, threads or native.threads())
+
+
 def _fetching_nbytes(source: ArraySource, slab: Hyperslab, fetched: int, threads: int) -> int:
     """Upper bound of what is held beside the block while so many bytes are fetched."""
     if not source.codecs:
@@ -121,7 +136,7 @@ def _fetching_nbytes(source: ArraySource, slab: Hyperslab, fetched: int, threads
     held = min(fetched, _DECODED_TOGETHER_NBYTES + largest)
     decoder = 0
     if len(table):
-        decoder = decoding.peak_nbytes(source, table, threads)
+        decoder = decoding.peak_of(source, table, threads)
     return 3 * flying + 2 * held + decoder + _CLIENT_NBYTES
 
 

@@ -7,9 +7,13 @@ alone has it as it was asked for.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.byteranges import PREAD_COST_NBYTES, ascending, turns
 from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab
@@ -22,6 +26,14 @@ class Counted(Protocol):
     """What is open while a region is read, and how many bytes were taken from storage."""
 
     nbytes: int
+
+
+class Costs(NamedTuple):
+    """What it takes to read each of many boxes, by itself: (boxes,) each."""
+
+    nbytes: npt.NDArray[np.int64]
+    operations: npt.NDArray[np.int64]
+    peak: npt.NDArray[np.int64]
 
 
 class Way:
@@ -60,6 +72,14 @@ class Way:
         `threads` as for `read`; None where it is not known how many there will be.
         """
         raise NotImplementedError
+
+    def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
+        """All three for many boxes with elements, whatever the number of threads."""
+        regions = list(boxes)
+        nbytes = [self.nbytes(source, region) for region in regions]
+        operations = [self.operations(source, region) for region in regions]
+        peak = [self.peak(source, region, None) for region in regions]
+        return Costs(np.array(nbytes), np.array(operations), np.array(peak))
 
     def opened(self, source: ArraySource, reader: Reader | None) -> AbstractContextManager[Counted]:
         """What `read` is given, at whose end it is the same file as at its beginning.
