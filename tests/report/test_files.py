@@ -193,6 +193,8 @@ def test_the_verdict_names_slow_scratch_and_the_remedy() -> None:
     assert "25 % of the slots' time went into names and attributes" in said.sentence
     assert "200 operations took 10 ms each" in said.evidence
     assert "--scratch image:DIR" in said.advice
+    assert "bypassMergeThreshold=1 saves a third of the opens" in said.advice
+    assert "checksum.enabled=false saves a file for each map task" in said.advice
     almost = shuffling(10.0 * NOTABLE * 0.99 / 0.25)
     assert "slow-scratch" not in rules(trace(spans, files=told(almost)))
     assert "slow-scratch" not in rules(trace(spans))

@@ -1,6 +1,7 @@
 """Jobs of Spark one after the other, with the times of each: FOLDER MAPPERS REDUCERS MORE_REDUCERS.
 
-A shuffle sorts nothing up to THRESHOLD reduce tasks.
+A shuffle sorts nothing up to THRESHOLD reduce tasks. The last job is one of a session whose shuffles
+have no checksums, and whose files are in two directories.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from hyperslab.connectors.spark import session
 from hyperslab.connectors.spark.key_values import Size, group_by_worst
 
 THRESHOLD = 8
+UNCHECKED = {"spark.shuffle.checksum.enabled": "false"}
+DIRECTORIES = ("scratch", "other")
 KEYS = 40
 
 
@@ -47,13 +50,21 @@ def main(folder: Path, mappers: int, reducers: int, more: int) -> None:
         "evict": evicted.count,
         "again": evicted.count,
     }
-    times = {}
-    for name, job in jobs.items():
-        began_ns = time.time_ns()
-        job()
-        times[name] = (began_ns, time.time_ns())
+    times = {name: timed(job) for name, job in jobs.items()}
+    spark.stop()
+    both = ",".join(str(folder / name) for name in DIRECTORIES)
+    spark = session("local[2]", settings | {"spark.local.dir": both, **UNCHECKED})
+    again = spark.sparkContext
+    times["unchecked"] = timed(lambda: group_by_worst(again, few))
     spark.stop()
     (folder / "times.json").write_text(json.dumps(times))
+
+
+def timed(job: Callable[[], object]) -> tuple[int, int]:
+    """When a job began and ended."""
+    began_ns = time.time_ns()
+    job()
+    return began_ns, time.time_ns()
 
 
 if __name__ == "__main__":

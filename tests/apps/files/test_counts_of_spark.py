@@ -18,6 +18,7 @@ from hyperslab.accesses import Accesses
 from hyperslab.apps.files.counting import numbers_by
 from hyperslab.report.files.numbers import FileNumbers
 from hyperslab.storage.accounting import bpf, strace
+from tests.apps.files.spark_program import DIRECTORIES
 from tests.formats.files import ROOT
 from tests.repetitions import repeats
 from tests.system.clusters import spark
@@ -39,7 +40,7 @@ def jobs(
     required_to_count(way)
     required(spark.missing())
     folder = tmp_path_factory.mktemp("spark")
-    for name in ("scratch", "events"):
+    for name in (*DIRECTORIES, "events"):
         (folder / name).mkdir()
     program = ["-m", "tests.apps.files.spark_program", str(folder), *map(str, (M, R, MORE))]
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
@@ -106,3 +107,26 @@ def test_evicted_blocks_are_written_once_and_read_again(jobs: dict[str, Accesses
 def test_stages_are_those_of_the_event_log(jobs: dict[str, Accesses]) -> None:
     phases = {group.names["phase"] for group in of(jobs, "all").groups}
     assert {"map", "result", "outside of stages", "shuffle write", "shuffle read"} <= phases
+
+
+def test_a_shuffle_without_checksums_makes_a_file_less_for_each_map_task(
+    jobs: dict[str, Accesses],
+) -> None:
+    numbers = of(jobs, "unchecked")
+    assert requested(numbers, "open", kind="shuffle") == 3 * M * R
+    assert requested(numbers, "create", kind="shuffle") == M * R + 2 * M
+
+
+def test_of_two_directories_each_has_files_of_a_shuffle(jobs: dict[str, Accesses]) -> None:
+    """However slow it is: which one a file goes to its name says."""
+    numbers = numbers_by(jobs["unchecked"], ("kind", "directory"))
+    made = {
+        name: sum(
+            group.requested("create")
+            for group in numbers.groups
+            if group.names["kind"] == "shuffle" and f"/{name}/" in group.names["directory"]
+        )
+        for name in DIRECTORIES
+    }
+    assert sum(made.values()) == M * R + 2 * M
+    assert min(made.values()) > 0.2 * (M * R + 2 * M)

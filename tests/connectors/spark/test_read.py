@@ -241,4 +241,7 @@ def test_what_is_refused(tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_session_that_is_there(spark: Any) -> None:
+    """Its shuffles stay as its owner has them."""
     assert session().sparkContext is spark.sparkContext
+    for name in ("sort.bypassMergeThreshold", "checksum.enabled"):
+        assert spark.conf.get(f"spark.shuffle.{name}", None) is None

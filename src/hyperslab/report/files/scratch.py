@@ -24,7 +24,8 @@ ADVICE = (
     " image:DIR, --scratch tmpfs; --scratch auto chooses). Fewer partitions help, too: the number"
     " of files grows with the product of map and reduce tasks. Spark's setting"
     " spark.shuffle.sort.bypassMergeThreshold=1 saves a third of the opens of a shuffle with up to"
-    " 200 reduce tasks, and nearly all files that it makes."
+    " 200 reduce tasks, and nearly all files that it makes; spark.shuffle.checksum.enabled=false"
+    " saves a file for each map task. hyperslab sets neither."
 )
 
 
