@@ -86,12 +86,14 @@ def wish_of(
     return Wish(Path(on or tempfile.gettempdir()), nbytes, way, after, is_kept)
 
 
-def wish_for_run(text: str, nbytes: int) -> Wish:
-    """What `--scratch` of a run asks for, whose temporary files may take so many bytes. Raises
-    UsageError.
+def wish_for_run(text: str, nbytes: int | None) -> Wish:
+    """What `--scratch` of a run asks for, whose temporary files may take so many bytes; None:
+    nobody knows. Raises UsageError.
     """
     temporary = Path(tempfile.gettempdir())
-    needed = sizing.shuffled_nbytes(nbytes, 0, 0)
+    needed = None
+    if nbytes is not None:
+        needed = sizing.shuffled_nbytes(nbytes, 0, 0)
     if text == AUTO:
         text = _chosen_for(needed, temporary)
     if text == TMPFS:
@@ -110,11 +112,14 @@ def _why_none(text: str) -> str:
     return "there is no such directory"
 
 
-def _chosen_for(needed: int, temporary: Path) -> str:
-    """Memory, if half of what is available there is enough."""
-    if MEMORY.is_dir() and needed <= sizing.usual_nbytes(str(MEMORY)):
-        return TMPFS
-    return f"{IMAGE}{temporary}"
+def _chosen_for(needed: int | None, temporary: Path) -> str:
+    """Memory, if half of what is available there is known to be enough."""
+    otherwise = f"{IMAGE}{temporary}"
+    if needed is None or not MEMORY.is_dir():
+        return otherwise
+    if needed > sizing.usual_nbytes(str(MEMORY)):
+        return otherwise
+    return TMPFS
 
 
 def run_in_scratch(wish: Wish, words: Sequence[str]) -> Ended:
@@ -122,8 +127,7 @@ def run_in_scratch(wish: Wish, words: Sequence[str]) -> Ended:
     UsageError where it cannot be started, and HyperslabError without scratch.
     """
     with held(wish) as made:
-        status = _run(made, words)
-        return Ended(status, made, (*excuses(made), *program.notes(made)))
+        return run_within(made, words)
 
 
 @contextmanager
@@ -145,9 +149,13 @@ def excuses(made: Scratch) -> list[str]:
     return [f"temporary files went to a plain directory: {'; '.join(made.passed_over)}"]
 
 
-def _run(made: Scratch, words: Sequence[str]) -> int:
+def run_within(made: Scratch, words: Sequence[str]) -> Ended:
+    """Run a command whose temporary files go to scratch. Raises UsageError where it cannot be
+    started.
+    """
     environment = {**os.environ, **surroundings(made)}
-    return run_in_foreground([*program.prefix(made), *words], environment, words[0])
+    status = run_in_foreground([*program.prefix(made), *words], environment, words[0])
+    return Ended(status, made, (*excuses(made), *program.notes(made)))
 
 
 def surroundings(made: Scratch) -> dict[str, str]:

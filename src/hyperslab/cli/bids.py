@@ -49,6 +49,7 @@ from hyperslab.cli.flags import (
     Quiet,
     Report,
     Retries,
+    Scratch,
     SlurmOption,
     StageIn,
     StageOut,
@@ -63,6 +64,7 @@ from hyperslab.cli.flags import (
     dry_run_flag,
     resume_flag,
 )
+from hyperslab.cli.in_scratch import run_with_scratch, told_apart
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
@@ -190,6 +192,7 @@ def bids(
     stage_in: StageIn = "",
     stage_out: StageOut = "",
     work_tier: WorkTier = "",
+    scratch: Scratch = "",
     resume: Annotated[bool, resume_flag("Continue in OUT_DIR: do only what is missing.")] = False,
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
@@ -220,9 +223,8 @@ def bids(
     contained = containers.narrowed(contained, session_label, bids_filter_file)
     asked = _asked(participant_label, session_label, bids_filter_file, per, contained)
     selection = select(bids_dir, asked)
-    if validate:
-        _validate(selection, quiet)
     out = Path(local_folder(output_dir))
+    wanted, tiers = told_apart(scratch, by_way_of(stage_in, stage_out, work_tier, None, 0.0))
     options = Options(
         engine=engine,
         workers=workers,
@@ -235,11 +237,15 @@ def bids(
         fail_fast=fail_fast,
         debug=is_debugging(),
         task_timeout=task_timeout,
-        **by_way_of(stage_in, stage_out, work_tier, None, 0.0),
+        **tiers,
         resume=resume,
         report=report,
         live=live,
     )
+    if wanted.text and not dry_run:
+        return run_with_scratch(wanted, options, quiet)
+    if validate:
+        _validate(selection, quiet)
     if contained is not None:
         _require_alone(app, invocation, per)
         containers.refuse_at(level, contained)

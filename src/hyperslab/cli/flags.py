@@ -167,7 +167,7 @@ StageIn = Annotated[
     str,
     Opt(
         help="Directory on a fast tier, such as /dev/shm, to which input files are copied ahead of"
-        " the tasks.",
+        " the tasks; scratch: that of --scratch.",
         rich_help_panel=STAGING,
     ),
 ]
@@ -175,14 +175,16 @@ StageOut = Annotated[
     str,
     Opt(
         help="Directory on a fast tier to which blocks are written, and from where they go to OUT"
-        " behind the tasks; a task is done when they are there and were read back.",
+        " behind the tasks; a task is done when they are there and were read back. scratch: that"
+        " of --scratch.",
         rich_help_panel=STAGING,
     ),
 ]
 WorkTier = Annotated[
     str,
     Opt(
-        help="Directory on a fast tier for the scratch directories of commands, {work}.",
+        help="Directory on a fast tier for the scratch directories of commands, {work}; by default"
+        " that of --scratch.",
         rich_help_panel=STAGING,
     ),
 ]
@@ -190,9 +192,9 @@ Scratch = Annotated[
     str,
     Opt(
         metavar="auto|tmpfs|image:DIR|DIR",
-        help="Where engines leave what they spill and shuffle: memory, one file on the storage of"
-        " DIR, or files in DIR; auto takes memory, or one file with the temporary files. See"
-        " 'hyperslab scratch'.",
+        help="Where engines leave what they spill and shuffle, and commands their temporary files:"
+        " memory, one file on the storage of DIR, or files in DIR; auto takes memory, or one file"
+        " with the temporary files. See 'hyperslab scratch'.",
         rich_help_panel=STAGING,
     ),
 ]

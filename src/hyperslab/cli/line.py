@@ -12,19 +12,23 @@ def keep_line(words: Sequence[str]) -> None:
     _words[:] = words
 
 
-def line_without(*flags: str, switches: Sequence[str] = ()) -> list[str]:
-    """The words of this command, without flags and their values, and without flags that have
-    none.
+def line_without(
+    *flags: str, switches: Sequence[str] = (), instead: Sequence[str] = ()
+) -> list[str]:
+    """The words of this command, without flags and their values, and without flags that have none.
+    Other words stand `instead` where the first flag with a value was.
     """
-    kept = []
+    kept: list[str] = []
+    others = list(instead)
     is_value = False
     for word in _words:
+        flag, equals, _ = word.partition("=")
         if is_value:
             is_value = False
-        elif word in flags:
-            is_value = True
-        elif word in switches:
-            continue
-        elif word.partition("=")[0] not in flags:
+        elif flag in flags:
+            kept += others
+            others.clear()
+            is_value = not equals
+        elif word not in switches:
             kept.append(word)
     return kept

@@ -63,7 +63,7 @@ from hyperslab.cli.flags import (
     resume_flag,
 )
 from hyperslab.cli.in_lab import run_in_laboratory
-from hyperslab.cli.in_scratch import run_with_scratch
+from hyperslab.cli.in_scratch import Wanted, run_with_scratch, told_apart
 from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
@@ -347,6 +347,8 @@ def run(
     given = Given(locals(), inspect.signature(run))
     _begin(engine, connect)
     require_dry_run(json, dry_run)
+    tiers = by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger)
+    wanted, tiers = told_apart(scratch, tiers)
     options = Options(
         engine=engine,
         workers=workers,
@@ -365,7 +367,7 @@ def run(
         trial=trial,
         debug=is_debugging(),
         task_timeout=task_timeout,
-        **by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger),
+        **tiers,
         resume=resume,
         overwrite=overwrite,
         report=report,
@@ -381,7 +383,7 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
-    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, scratch, count_files)
+    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, wanted, count_files)
 
 
 def _begin(engine: str, connect: str) -> None:
@@ -428,7 +430,7 @@ def _carry_out(
     verbose: bool,
     detach: bool,
     netlab: Path | None,
-    scratch: str,
+    wanted: Wanted,
     count_files: bool,
 ) -> int:
     """Run a pipeline, and tell what came of it, or leave it to jobs, or to the same command in a
@@ -436,8 +438,8 @@ def _carry_out(
     """
     if count_files:
         return run_counted(options, out, quiet, detach or netlab is not None)
-    if scratch:
-        return run_with_scratch(scratch, pipeline, options, quiet)
+    if wanted.text:
+        return run_with_scratch(wanted, options, quiet, pipeline)
     if netlab is not None:
         return run_in_laboratory(netlab, options, out, quiet, detach)
     if detach:

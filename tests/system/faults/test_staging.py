@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from hyperslab.arrays import Array
 from hyperslab.blocks import writing
 from hyperslab.driver.submission import load_records
 from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.scratch import program as scratch_program
+from hyperslab.storage.scratch import registry
+from hyperslab.storage.scratch.removing import remove
 from hyperslab.storage.staging import area
 from hyperslab.testing.functions import executions
 from hyperslab.testing.holding import hold, let_go
@@ -27,6 +30,8 @@ from tests.campaign import shim
 from tests.campaign.shim import MANY, Rule
 from tests.repetitions import few
 from tests.storage.emulation.tiers import mounted
+from tests.storage.scratch.stage import needs_root, require_program
+from tests.storage.scratch.stage import small_disk as small_storage
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
 from tests.system.faults.command import (
@@ -283,13 +288,26 @@ def test_a_tier_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def require_done_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take_away: Callable[[], object]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    take_away: Callable[[], object],
+    fast: Path | None = None,
 ) -> None:
     """Blocks that were on the tier alone when something takes it away are made again, at no charge,
     and go to their files directly.
     """
-    values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"
-    arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
+    fast = fast or tmp_path / "fast"
+    said = done_without(tmp_path, monkeypatch, take_away, fast)
+    assert f"--stage-out {fast} is gone: blocks are written directly from now on" in said
+    assert told(tmp_path)["out"]["lost"] == executed(tmp_path) - SLABS > 0
+
+
+def done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take_away: Callable[[], object], fast: Path
+) -> str:
+    """What a run has said from which something takes away a tier, with blocks on it."""
+    values = make_volume(tmp_path / "in.nii")
+    arguments = job(tmp_path, "--engine", "threads", "--retries", 0, fast=fast)
 
     is_taken = threading.Event()
     have_storage_wait(monkeypatch, is_taken.is_set)
@@ -305,9 +323,8 @@ def require_done_without(
     done = call(*arguments)
     thief.join()
     assert done.code == 0, done.err
-    assert f"--stage-out {fast} is gone: blocks are written directly from now on" in done.err
-    assert told(tmp_path)["out"]["lost"] == executed(tmp_path) - SLABS > 0
     require_right(tmp_path, values)
+    return done.err
 
 
 @pytest.mark.parametrize("keep", ["volume", "blocks"])
@@ -332,3 +349,129 @@ def change(path: Path) -> None:
     for place in range(len(content) - 1, len(content) % slab_nbytes, -slab_nbytes):
         content[place] ^= 1
     path.write_bytes(content)
+
+
+ROOM = 16 * 4096
+"Room for some of the slabs, of which each takes a block of an image."
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory for scratch, which is that of this test alone."""
+    require_program()
+    for name in ("storage", "runtime"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    yield tmp_path / "storage"
+    for scratch in registry.recorded():
+        remove(scratch, by_force=True)
+
+
+def require_both_ways(tmp_path: Path) -> None:
+    """Some blocks went by way of the tier, and others, for which there was no room, did not."""
+    about = told(tmp_path)["out"]
+    assert about["blocks"] + about["direct_tasks"] == executed(tmp_path) == SLABS
+    assert min(about["blocks"], about["direct_tasks"]) > 0
+
+
+def test_an_image_that_fills_up(
+    tmp_path: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = make_volume(tmp_path / "in.nii")
+    have_storage_wait(monkeypatch, lambda: executed(tmp_path) == SLABS)
+    with package.scratch(storage, ROOM) as fast:
+        done = call(*job(tmp_path, "--engine", "threads", fast=fast))
+        assert os.listdir(fast) == []
+    assert done.code == 0, done.err
+    assert f"--stage-out {fast} is full: blocks for which it has no room are written" in done.err
+    require_both_ways(tmp_path)
+    require_right(tmp_path, values)
+
+
+@needs_root
+def test_a_storage_that_fills_up_beneath_an_image(
+    tmp_path: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its ceiling the image has room."""
+    values = make_volume(tmp_path / "in.nii")
+    have_storage_wait(monkeypatch, lambda: executed(tmp_path) == SLABS)
+    with small_storage(storage, "size=4m"), package.scratch(storage, "3MB") as fast:
+        (storage / "other").write_bytes(bytes(4 * 1024**2 - ROOM))
+        done = call(*job(tmp_path, "--engine", "threads", fast=fast))
+        assert os.listdir(fast) == []
+    assert done.code == 0, done.err
+    require_both_ways(tmp_path)
+    require_right(tmp_path, values)
+
+
+@needs_root
+def test_an_image_that_fills_up_and_goes_on_elsewhere(
+    tmp_path: Path, storage: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the temporary files, as all scratch of a run does."""
+    values = make_volume(tmp_path / "in.nii")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    slow = shim.environment(library, tmp_path / "out", tmp_path / "notes", SLOW)
+    with small_storage(storage, "size=16k"):  # half of which is two blocks, one of them the lock's
+        arguments = job(tmp_path, "--engine", "threads", fast=Path("scratch"))
+        scratch = ("--scratch", f"image:{storage}")
+        done = program(*arguments, *scratch, environment={**os.environ, **slow})
+        assert os.listdir(storage) == []
+    assert done.returncode == 0, done.stderr
+    assert f"the image in {storage} is full: files go on in {tmp_path}" in done.stderr
+    assert told(tmp_path)["out"]["blocks"] == SLABS
+    require_right(tmp_path, values)
+
+
+def test_an_image_whose_program_dies(
+    tmp_path: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill() -> None:
+        for scratch in registry.recorded():
+            for pid in scratch_program.processes_of(scratch):
+                os.kill(pid, signal.SIGKILL)
+
+    with package.scratch(storage, "1MB") as fast:
+        require_done_without(tmp_path, monkeypatch, kill, fast)
+    assert os.listdir(storage) == []
+    assert not fast.exists()
+
+
+def test_an_image_whose_storage_dies(
+    tmp_path: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its names are still there; what it is given is refused, and what it had is made again."""
+    with mounted(storage, Settings()) as tier, package.scratch(storage, "1MB") as fast:
+        assert tier.pid is not None
+        pid = tier.pid
+        said = done_without(tmp_path, monkeypatch, lambda: os.kill(pid, signal.SIGKILL), fast)
+    assert f"--stage-out {fast} " in said
+    about = told(tmp_path)
+    assert about["is_degraded"]
+    assert about["out"]["direct_tasks"] > 0
+    assert not fast.exists()
+
+
+def test_a_run_that_is_killed_leaves_no_image(tmp_path: Path, storage: Path, library: Path) -> None:
+    """All of its processes die while blocks are in the image, which are made again."""
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    arguments = job(tmp_path, "--engine", "threads", fast=Path("scratch"))
+    scratch = ("--scratch", f"image:{storage}")
+    variables = shim.environment(library, out, tmp_path / "notes", SLOW)
+    with running(*arguments, *scratch, environment=variables) as under_way:
+        await_recorded(under_way, out, 2)
+        [made] = registry.recorded()
+        assert staged(Path(made.folder)) > 0
+        victims = [under_way.process.pid, *(each.pid for each in under_way.workers())]
+        assert set(scratch_program.processes_of(made)) < set(victims)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+    assert os.listdir(storage) == []
+    assert f"removed {made.name}, whose process has died" in call("scratch", "list").out
+    assert not Path(made.folder).exists()
+    before = recorded(out)
+    done = hyperslab(*arguments, *scratch, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert 0 < before < SLABS
+    require_right(tmp_path, values)
+    assert os.listdir(storage) == []

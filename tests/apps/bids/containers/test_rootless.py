@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,13 @@ from benchmarks.nobody import NOBODY, as_nobody
 from tests.apps.bids.containers.podman import IMAGE, Podman, missing, prepare
 from tests.apps.bids.datasets import make, t1w
 from tests.system.clusters.required import required
+from tests.system.end_to_end.command import call
 
 HYPERSLAB = (sys.executable, "-c", "from hyperslab.cli import main; main()")
+AFRESH = ("sh", "-c", 'podman system migrate && exec "$@"', "sh")
+"""Words before a command that end what keeps Podman's view of mounts: each command of nobody has
+one of its own here.
+"""
 VERSION_2 = Path("/sys/fs/cgroup/cgroup.controllers")
 "File of control groups of version 2."
 
@@ -53,7 +59,7 @@ def podman(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
 def bids(place: Path, out: Path, *more: object) -> tuple[int, str]:
     """What the command of nobody ends with, and what it says."""
     words = ("bids", place / "data", out, "both", "--container", IMAGE, "--no-report", *more)
-    process = start([*HYPERSLAB, *map(str, words)], place)
+    process = start([*AFRESH, *HYPERSLAB, *map(str, words)], place)
     said, errors = process.communicate()
     return process.returncode, said + errors
 
@@ -64,8 +70,14 @@ def test_a_user_without_root(podman: Podman, place: Path) -> None:
     assert kept == [str(place / "graph"), str(place / "runtime" / "containers")]
     make(place / "data", *map(t1w, "12"), content=b"head\n")
     out = place / "out"
-    status, said = bids(place, out, "--engine", "processes", "--workers", 2)
+    scratch = ("--scratch", f"image:{place}", "--stage-in", "scratch", "--stage-out", "scratch")
+    status, said = bids(place, out, "--engine", "processes", "--workers", 2, *scratch)
     assert status == 0, said
+    assert "warning" not in said
+    ran = call("logs", out, "sub-1").out
+    mounted = re.findall(rf"--volume={place}/runtime/hyperslab-scratch/[^ :]+:([^ :]+)", ran)
+    assert set(mounted) == {"/out", "/work", "/data/sub-1"}
+    assert not list(place.glob(".hyperslab-scratch-*"))
     assert (out / "group.tsv").read_text() == "head\n" * 2
     assert (out / "sub-2" / "head.txt").stat().st_uid == NOBODY
     assert podman.containers() == []
