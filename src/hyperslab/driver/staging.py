@@ -434,7 +434,7 @@ class Staging:
         """
         if (name, "full") in self._notes or not self._areas[name].is_there:
             return
-        why = self._areas[name].refusal()
+        why = area.refusal(self._areas[name].path)
         self._note(name, "full", what, why and f"takes no more ({why})")
 
     def _note(self, name: str, why: str, what: str, become: str = "") -> None:

@@ -34,7 +34,7 @@ from hyperslab.plan.task import Job, State, Task
 from hyperslab.redaction import redact_command
 from hyperslab.storage import fence
 from hyperslab.storage.beside import beside
-from hyperslab.storage.staging.area import OUTPUTS
+from hyperslab.storage.staging.area import OUTPUTS, refusal
 from hyperslab.storage.staging.room import Room
 from hyperslab.trace import Phase, note, span
 
@@ -77,7 +77,10 @@ def execute(job: Job, state: State) -> None:
 
 
 def _admits(room: Room | None, nbytes: int) -> bool:
-    return room is not None and room.is_open and room.holds(nbytes)
+    """Whether a command may use a tier: one on which nothing can be written has room, too."""
+    if room is None or not room.is_open or not room.holds(nbytes):
+        return False
+    return not refusal(room.area)
 
 
 @dataclass(frozen=True, slots=True)

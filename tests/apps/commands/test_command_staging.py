@@ -24,6 +24,7 @@ from hyperslab.plan.task import Outcome
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.staging import area
 from tests.storage.emulation.tiers import mounted
+from tests.storage.scratch.stage import require_program
 
 SCRIPT = 'echo "$1" > "$2/seen"; echo "$3" >> "$2/seen"; cp "$1" "$2/$0.txt"; cp "$1" "$3/scratch"'
 TASKS = 6
@@ -139,6 +140,28 @@ def test_a_tier_that_dies_costs_nothing_but_its_use(tmp_path: Path) -> None:
     assert any("--stage-out" in text and "is gone" in text for text in notes), notes
     assert len(area.sweep(tier)) == 2
     assert list(tier.iterdir()) == []
+
+
+def test_an_image_whose_storage_dies_costs_nothing_but_its_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has room, and names that answer; nothing can be written there, and commands that come
+    later do not try.
+    """
+    require_program()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    with mounted(storage, Settings()) as emulation, hyperslab.scratch(storage, "4MB") as image:
+        once = f'test "$0" != t2 || ! mkdir {tmp_path}/once || kill -9 {emulation.pid}'
+        counted = f'echo "$0" >> {tmp_path}/runs; {once}; {SCRIPT}'
+        result = run(tmp_path, counted, stage_in=image, stage_out=image, retries=0, workers=1)
+    assert result.ok, result.failures
+    assert_right(tmp_path)
+    notes = result.trace.meta["staging"]["notes"]
+    assert any("--stage-out" in text and "takes no more (" in text for text in notes), notes
+    runs = (tmp_path / "runs").read_text().split()
+    assert [runs.count(f"t{number}") for number in (2, 3, 4, 5)] == [2, 1, 1, 1]
 
 
 def test_a_tier_without_room_is_not_used(

@@ -67,21 +67,6 @@ class Area:
             return False
         return True
 
-    def refusal(self) -> str:
-        """Why nothing more can be written there, though it has room: a quota, a tier that has
-        become read-only; '' where that is not so.
-        """
-        path = self.path / f"{LOCK}.tried"
-        try:
-            with path.open("wb", buffering=0) as file:
-                file.write(b"?")
-        except OSError as error:
-            return "" if error.errno in _NO_ROOM else error.strerror or str(error)
-        finally:
-            with suppress(OSError):
-                path.unlink()
-        return ""
-
     def shut(self) -> None:
         """Let nobody add another block. Nothing happens where the tier is gone."""
         with suppress(OSError):
@@ -97,6 +82,24 @@ class Area:
         """
         _remove(self.path, self.lock)
         return not os.path.exists(self.path)
+
+
+def refusal(area: str | os.PathLike[str]) -> str:
+    """Why nothing more can be written to an area, though it has room: a quota, a tier that has
+    become read-only, an image whose storage is gone; '' where that is not so.
+    """
+    path = Path(area, f"{LOCK}.tried")
+    try:
+        with path.open("wb", buffering=0) as file:
+            file.write(b"?")
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            return ""
+        return error.strerror or str(error)
+    finally:
+        with suppress(OSError):
+            path.unlink()
+    return ""
 
 
 def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
