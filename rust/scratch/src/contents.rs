@@ -30,6 +30,8 @@ pub struct Contents {
     returned: Condvar,
     blocks: u64,
     has_overflowed: AtomicBool,
+    /// Whether files went on in another image for an error of the storage, and not for want of room.
+    has_failed: AtomicBool,
 }
 
 impl Contents {
@@ -46,6 +48,7 @@ impl Contents {
             returned: Condvar::new(),
             blocks,
             has_overflowed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -126,8 +129,9 @@ impl Contents {
         self.put(&padded, position)
     }
 
-    /// Have a file keep blocks that could be written: false where the directory beneath is full, or
-    /// loses data. Then they are not given to anybody again, nor are others that would need room there.
+    /// Have a file keep blocks that could be written: false where the directory beneath is full, loses
+    /// data, or fails while there is another one. Then they are not given to anybody again, nor are
+    /// others that would need room there.
     fn kept(
         &self,
         extents: &mut Extents,
@@ -141,7 +145,9 @@ impl Contents {
         };
         let mut space = self.space.lock().unwrap();
         let image = self.image_of(run.start);
-        if is_full(errno) || image.has_lost() {
+        let has_failed = is_failing(errno) && !self.is_last(image);
+        self.has_failed.fetch_or(has_failed, Ordering::Relaxed);
+        if is_full(errno) || image.has_lost() || has_failed {
             space.withdraw(image.range());
             return Ok(false);
         }
@@ -155,9 +161,10 @@ impl Contents {
         let given = self.take_free(blocks, at).ok_or(Errno::ENOSPC)?;
         let is_first = given.run.start < self.images[0].range().end;
         if !is_first && !self.has_overflowed.swap(true, Ordering::Relaxed) {
-            let (full, next) = (&self.images[0], self.image_of(given.run.start));
-            let (full, next) = (full.directory.display(), next.directory.display());
-            eprintln!("overflow: the image in {full} is full: files go on in {next}");
+            let (first, next) = (&self.images[0], self.image_of(given.run.start));
+            let (first, next) = (first.directory.display(), next.directory.display());
+            let why = if self.has_failed.load(Ordering::Relaxed) { "fails" } else { "is full" };
+            eprintln!("overflow: the image in {first} {why}: files go on in {next}");
         }
         Ok(given)
     }
@@ -258,6 +265,10 @@ impl Contents {
         image.write(data, position).map_err(|error| errno_of(&error))
     }
 
+    fn is_last(&self, image: &Image) -> bool {
+        self.images.last().is_some_and(|last| last.range() == image.range())
+    }
+
     fn image_of(&self, block: u64) -> &Image {
         let found = self.images.iter().find(|image| image.range().contains(&block));
         found.expect("every block that a file has is in an image")
@@ -288,6 +299,20 @@ fn bytes_behind(blocks: u64, within: u64) -> u64 {
 
 fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)
+}
+
+/// Whether an error says that a storage does not take anything: it is gone, broken, or read-only.
+fn is_failing(errno: Errno) -> bool {
+    let of_disks = matches!(errno, Errno::EIO | Errno::EROFS | Errno::ENODEV | Errno::ENXIO);
+    let of_servers = [
+        Errno::ENOTCONN,
+        Errno::ESHUTDOWN,
+        Errno::ECONNABORTED,
+        Errno::ESTALE,
+        Errno::EHOSTDOWN,
+        Errno::ETIMEDOUT,
+    ];
+    of_disks || of_servers.contains(&errno)
 }
 
 fn errno_of(error: &io::Error) -> Errno {
@@ -406,6 +431,31 @@ mod tests {
         assert_eq!(contents.read(&early, 0, 1), Err(Errno::EIO));
         assert_eq!(contents.write(&mut early, 0, b"x"), Err(Errno::EIO));
         assert_eq!(contents.read(&late, 0, data.len()).unwrap(), data);
+    }
+
+    #[test]
+    fn a_quota_is_a_full_image() {
+        let folder = TempDir::new().unwrap();
+        let contents = contents(&folder, &[4, 4]);
+        let mut extents = Extents::default();
+        let given = contents.take(1, &extents, 0).unwrap();
+        let kept = contents.kept(&mut extents, 0, given.run, Err(Errno::EDQUOT));
+        assert_eq!(kept, Ok(false));
+        let next = contents.take(1, &extents, 0).unwrap();
+        assert!(contents.images[1].range().contains(&next.run.start));
+    }
+
+    #[test]
+    fn files_leave_a_storage_that_fails_if_there_is_another_one() {
+        let folder = TempDir::new().unwrap();
+        let run = Run { start: 0, blocks: 1 };
+        for (blocks, expected) in [(vec![4], Err(Errno::ESHUTDOWN)), (vec![4, 4], Ok(false))] {
+            let contents = contents(&folder, &blocks);
+            let mut extents = Extents::default();
+            assert_eq!(contents.take(1, &extents, 0).unwrap().run, run);
+            let kept = contents.kept(&mut extents, 0, run, Err(Errno::ESHUTDOWN));
+            assert_eq!(kept, expected);
+        }
     }
 
     #[test]
