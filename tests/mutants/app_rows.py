@@ -1,5 +1,5 @@
-"""Lines of applications, captures and accounts that are broken one at a time, and the test that
-notices each.
+"""Lines of applications, captures, scratch and accounts that are broken one at a time, and the test
+that notices each.
 """
 
 from __future__ import annotations
@@ -179,6 +179,21 @@ APPS = [
         "inside = min(nbytes, self._left)",
         "inside = 0",
         "tests/network/test_capture.py::test_what_is_missing_in_a_payload_hides_no_message",
+    ),
+    # scratch
+    Mutant(
+        "commands leave temporary files beside their outputs though there is scratch",
+        "src/hyperslab/cli/in_scratch.py",
+        "if nbytes is None and not options.work_tier:",
+        "if nbytes is None and options.work_tier:",
+        "tests/system/end_to_end/test_scratch.py::test_commands_leave_temporary_files_there",
+    ),
+    Mutant(
+        "an image whose maker has died stays",
+        "src/hyperslab/storage/scratch/removing.py",
+        "if os.path.isfile(place):",
+        "if os.path.islink(place):",
+        "tests/storage/scratch/test_deaths.py::test_an_image_that_was_never_mounted_is_swept",
     ),
     # operations on files
     Mutant(

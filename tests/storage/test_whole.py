@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.storage.whole import replacement, sweep
+from hyperslab.storage.whole import replacement, sweep, sweep_folder
 
 DYING = """\
 import os, signal, sys
@@ -36,6 +36,8 @@ def test_what_a_dead_writer_has_left_is_swept(tmp_path: Path) -> None:
     assert not left.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, page.name]
     assert page.read_text() == "whole"
+    sweep_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == [page]
 
 
 def _fail(path: Path) -> None:

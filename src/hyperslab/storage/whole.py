@@ -85,7 +85,16 @@ def _is_locked(file: BinaryIO) -> bool:
 
 def sweep(path: Path) -> None:
     """Remove what writers of a `replacement` have left that have died before it was whole."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}"):
+    _sweep(path.parent, glob.escape(path.name))
+
+
+def sweep_folder(folder: Path) -> None:
+    """Remove what such writers have left of all files in a folder."""
+    _sweep(folder, "*")
+
+
+def _sweep(folder: Path, names: str) -> None:
+    for left in folder.glob(f".{names}.*{_PARTIAL}"):
         with suppress(OSError), left.open("r+b") as file:  # it is being written, or has gone
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()

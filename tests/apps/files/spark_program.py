@@ -1,7 +1,7 @@
 """Jobs of Spark one after the other, with the times of each: FOLDER MAPPERS REDUCERS MORE_REDUCERS.
 
-A shuffle sorts nothing up to THRESHOLD reduce tasks. The last job is one of a session whose shuffles
-have no checksums, and whose files are in two directories.
+A shuffle sorts nothing up to THRESHOLD reduce tasks. The last job is one of a session whose
+shuffles have no checksums, and whose files are in two directories.
 """
 
 from __future__ import annotations

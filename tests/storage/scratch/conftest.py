@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks.nobody import NOBODY, as_nobody
 from hyperslab.storage.scratch import registry
 from hyperslab.storage.scratch.removing import remove
 from tests.storage.scratch.stage import free_for_all
@@ -27,3 +31,16 @@ def storage() -> Iterator[Path]:
     """A directory in which every user may write."""
     with free_for_all() as place:
         yield place
+
+
+@pytest.fixture
+def nobody(runtime: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts commands of nobody, with a folder of records of their own."""
+    own = runtime / "nobody"
+    own.mkdir()
+    os.chown(own, NOBODY, NOBODY)
+
+    def start(words: Sequence[str], **more: Any) -> subprocess.Popen[str]:
+        return as_nobody(["env", f"XDG_RUNTIME_DIR={own}", *words], **more)
+
+    return start

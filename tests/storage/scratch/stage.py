@@ -9,13 +9,22 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.nobody import NOBODY
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.mounts import mounts
+from hyperslab.storage.scratch import program, registry
+from hyperslab.storage.scratch.making import create
 from hyperslab.storage.scratch.program import PROGRAM
+from hyperslab.storage.scratch.registry import Scratch
 from tests.storage.emulation.tiers import require_mounting
 from tests.system.end_to_end.command import AS_INSTALLED
+from tests.system.faults.command import await_that
+
+SIZE = 16 << 20
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="mounts, or plays another user: run as root"
@@ -68,3 +77,22 @@ def thin_disk(image: Path, place: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def made(storage: Path, **more: Any) -> Scratch:
+    """Scratch on a storage."""
+    return create(wish_of(storage, SIZE, **more))
+
+
+def is_gone(scratch: Scratch, storage: Path) -> bool:
+    """Whether nothing is left: no file, no mount, no device, no process, no record."""
+    is_mounted = any(mount.source == scratch.source for mount in mounts())
+    files = Path("/sys/block").glob("loop*/loop/backing_file")
+    is_held = any(scratch.name in file.read_text() for file in files)
+    left = [*os.listdir(storage), *set(os.listdir(registry.folder())) - {"lock"}]
+    return not (is_mounted or is_held or left or program.processes_of(scratch))
+
+
+def await_gone(scratch: Scratch, storage: Path) -> None:
+    """Return when nothing is left."""
+    await_that("the end of scratch", lambda: is_gone(scratch, storage))

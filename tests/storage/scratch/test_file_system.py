@@ -68,8 +68,8 @@ def alone(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def served(on: Path, place: Path, prefix: Sequence[str] = ()) -> Iterator[None]:
-    """The program, started behind such words, until the block ends."""
+def served(on: Path, place: Path, prefix: Sequence[str] = ()) -> Iterator[int]:
+    """The program, started behind such words, until the block ends; its number."""
     require_program()
     words = [*prefix, PROGRAM.find(), "mount", str(on), str(NBYTES), str(place)]
     words += ["--attributes", "yes", "--lifeline", "yes"]
@@ -77,7 +77,7 @@ def served(on: Path, place: Path, prefix: Sequence[str] = ()) -> Iterator[None]:
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018
         assert process.stdout.readline() == b"ready\n"
         try:
-            yield
+            yield process.pid
         finally:
             process.stdin.close()
             status = process.wait(100)
@@ -170,6 +170,45 @@ def test_nobody_reads_what_a_full_image_did_not_take(alone: Path) -> None:
     _await_free(alone, MB)
     path.write_bytes(b"written anew")
     assert path.read_bytes() == b"written anew"
+
+
+def test_what_is_known_is_asked_for_once(tmp_path: Path) -> None:
+    """Names, those that are not there, attributes, opening, and contents take no request later:
+    each would be a read of the program.
+    """
+    on, place = tmp_path / "on", tmp_path / "place"
+    on.mkdir()
+    place.mkdir()
+    with served(on, place) as pid:
+        for number in range(FILES):
+            (place / str(number)).write_bytes(b"x" * 5000)
+        before = reads_of(pid)
+        look(place)
+        look(place)  # its reads have changed when files were last read
+        known = reads_of(pid)
+        look(place)
+        assert known - before > FILES
+        assert reads_of(pid) - known < FILES // 4
+
+
+FILES = 100
+
+
+def look(place: Path) -> None:
+    """Look at all files; not by Python's `open`, which asks of each whether it is a terminal."""
+    for number in range(FILES):
+        path = place / str(number)
+        assert path.stat().st_size == 5000
+        descriptor = os.open(path, os.O_RDONLY)
+        assert os.read(descriptor, 6000) == b"x" * 5000
+        os.close(descriptor)
+        assert not (place / f"none-{number}").exists()
+
+
+def reads_of(pid: int) -> int:
+    """Reads that a process has asked the kernel for."""
+    told = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(told["syscr"])
 
 
 def test_a_file_far_out_takes_little(here: Path) -> None:  # noqa: F811

@@ -1,4 +1,4 @@
-"""Scratch is made in the best way that there is, and nothing of it stays whatever has died."""
+"""Scratch is made in the best way that there is, and goes on elsewhere when it is full."""
 
 from __future__ import annotations
 
@@ -10,40 +10,38 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hyperslab
-from benchmarks.nobody import NOBODY, as_nobody
-from hyperslab.apps.scratch import run_in_scratch, wish_for_run, wish_of
+from hyperslab.apps.scratch import run_in_scratch, wish_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
-from hyperslab.storage.mounts import mounts
 from hyperslab.storage.scratch import program, registry, removing
 from hyperslab.storage.scratch.making import create
-from hyperslab.storage.scratch.registry import Scratch
 from hyperslab.storage.scratch.removing import remove
 from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES, shuffled_nbytes
 from tests.storage.emulation.tiers import mounted
 from tests.storage.emulation.tiers import require_program as require_tiers
 from tests.storage.scratch.stage import (
-    hyperslab as command,
-)
-from tests.storage.scratch.stage import (
+    SIZE,
+    await_gone,
+    is_gone,
+    made,
     needs_root,
     require_program,
     small_disk,
     thin_disk,
 )
+from tests.storage.scratch.stage import (
+    hyperslab as command,
+)
 from tests.system.end_to_end.command import call, succeed
-from tests.system.faults.command import PATIENCE_S, await_that
+from tests.system.faults.command import PATIENCE_S
 
 MB = 1 << 20
-SIZE = 16 * MB
 Nobody = Callable[..., subprocess.Popen[str]]
 "Starts a command of nobody."
 
@@ -51,21 +49,6 @@ Nobody = Callable[..., subprocess.Popen[str]]
 @pytest.fixture(autouse=True)
 def _with_program() -> None:
     require_program()
-
-
-def made(storage: Path, **more: Any) -> Scratch:
-    return create(wish_of(storage, SIZE, **more))
-
-
-def is_gone(scratch: Scratch, storage: Path) -> bool:
-    """Whether nothing is left: no file, no mount, no process, no record."""
-    is_mounted = any(mount.source == scratch.source for mount in mounts())
-    left = [*os.listdir(storage), *set(os.listdir(registry.folder())) - {"lock"}]
-    return not (is_mounted or left or program.processes_of(scratch))
-
-
-def await_gone(scratch: Scratch, storage: Path) -> None:
-    await_that("the end of scratch", lambda: is_gone(scratch, storage))
 
 
 def test_a_block_of_python_has_scratch(storage: Path) -> None:
@@ -125,8 +108,6 @@ def test_what_cannot_be_is_refused(storage: Path) -> None:
         with pytest.raises(UsageError, match=why), hyperslab.scratch(**wrong):
             pass
     assert "give one of them" in call("scratch", "create", "--size", "1MB", "--bytes", "1MB").err
-    with pytest.raises(UsageError, match="the slowest sets the pace"):
-        wish_for_run(f"{storage},/dev/shm", 0)
 
 
 @needs_root
@@ -264,98 +245,20 @@ def test_a_storage_that_vanishes_is_an_error(tmp_path: Path) -> None:
     assert registry.recorded() == []
 
 
-WAITS = """
-import sys, hyperslab
-with hyperslab.scratch(sys.argv[1], 16 << 20, sys.argv[2]) as folder:
-    (folder / "a").write_text("a")
-    print(folder, flush=True)
-    sys.stdin.read()
-"""
-
-
-def waiting(storage: Path, way: str) -> subprocess.Popen[str]:
-    """A process that has scratch."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WAITS, storage, way],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline()
-    return process
-
-
-@pytest.fixture
-def others() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-@pytest.mark.parametrize(
-    ("way", "killed"),
-    [
-        ("fuse", "owner"),
-        ("fuse", "program"),
-        ("fuse", "both"),
-        pytest.param("tmpfs", "owner", marks=needs_root),
-        ("directory", "owner"),
-    ],
-)
-def test_nothing_stays_whoever_is_killed(
-    storage: Path, way: str, killed: str, others: list[subprocess.Popen[str]]
-) -> None:
-    owner = waiting(storage, way)
-    others.append(owner)
-    [scratch] = registry.recorded()
-    victims = program.processes_of(scratch)
-    assert bool(victims) == (way == "fuse")
-    if killed != "owner":
-        kill(victims)
-    if killed != "program":
-        kill([owner.pid])
-        owner.wait()
-    succeed("scratch", "list")
-    await_gone(scratch, storage)
-
-
-def kill(pids: Sequence[int]) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    while any(Path(f"/proc/{pid}").exists() and not _is_dead(pid) for pid in pids):
-        time.sleep(0.01)
-
-
-def _is_dead(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
-def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Popen[str]]) -> None:
-    owner = waiting(storage, "fuse")
-    others.append(owner)
-    [scratch] = registry.recorded()
-    owner.kill()
-    owner.wait()
-    await_that("the end of its program", lambda: not program.processes_of(scratch))
-    assert not any(mount.source == scratch.source for mount in mounts())
-
-
-def test_scratch_whose_making_was_killed_is_swept(
-    storage: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The record is that of a maker who died before it knew the program."""
-    kept = made(storage, is_kept=True)
-    assert kept.owner is None
-    registry.record(Scratch(**{**kept.as_json(), "pid": None, "owner": 2**22, "owner_started": 1}))
-    with registry.locked():
-        assert [one.name for one in removing.sweep()] == [kept.name]
-    assert is_gone(kept, storage)
+def test_files_go_on_elsewhere_when_the_storage_vanishes(tmp_path: Path) -> None:
+    require_tiers()
+    on, elsewhere = tmp_path / "tier", tmp_path / "elsewhere"
+    on.mkdir()
+    elsewhere.mkdir()
+    with mounted(on, Settings()) as tier:
+        scratch = made(on, fallback=elsewhere)
+        assert tier.pid is not None
+        os.kill(tier.pid, signal.SIGKILL)
+        fill(scratch.path, 2, MB)
+        check(scratch.path, 2, MB)
+        said = [f"the image in {on} fails: files go on in {elsewhere}"]
+        assert program.notes(scratch) == said
+        remove(scratch, by_force=True)
 
 
 @needs_root
@@ -378,19 +281,6 @@ def test_memory_has_a_ceiling(storage: Path) -> None:
         assert os.path.ismount(folder)
         with pytest.raises(OSError, match="No space left"):
             fill(str(folder), 20, MB)
-
-
-@pytest.fixture
-def nobody(runtime: Path) -> Nobody:
-    """A command of nobody, with a folder of records of its own."""
-
-    def start(words: Sequence[str], **more: Any) -> subprocess.Popen[str]:
-        own = runtime / "nobody"
-        own.mkdir()
-        os.chown(own, NOBODY, NOBODY)
-        return as_nobody(["env", f"XDG_RUNTIME_DIR={own}", *words], **more)
-
-    return start
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

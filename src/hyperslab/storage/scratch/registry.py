@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from hyperslab.storage import runtime
 from hyperslab.storage.emulation.registry import started_of
-from hyperslab.storage.whole import replace_text
+from hyperslab.storage.whole import replace_text, sweep_folder
 
 FUSE, NAMESPACE, FUSE2FS = "fuse", "namespace", "fuse2fs"
 LOOP, TMPFS, DIRECTORY = "loop", "tmpfs", "directory"
@@ -120,9 +120,14 @@ def record(scratch: Scratch) -> None:
 
 
 def forget(scratch: Scratch) -> None:
-    """Remove all that is written down of scratch."""
-    for suffix in ("json", "log"):
+    """Remove all that is written down of scratch, last the record by which the rest is found."""
+    for suffix in ("log", "json"):
         (folder() / f"{scratch.name}.{suffix}").unlink(missing_ok=True)
+
+
+def tidy() -> None:
+    """Remove records that nobody has written to their end."""
+    sweep_folder(folder())
 
 
 def recorded() -> list[Scratch]:

@@ -32,9 +32,8 @@ def remove(scratch: Scratch, by_force: bool = False) -> None:
     _unmount(scratch, lazily=by_force)
     program.let_go(scratch)
     _end(scratch, by_force)
-    for folder in _folders(scratch):
-        if not os.path.ismount(folder):  # under a name that is not that of the record
-            shutil.rmtree(folder, ignore_errors=True)
+    for place in _places(scratch):
+        _discard(place)
     registry.forget(scratch)
 
 
@@ -42,6 +41,7 @@ def sweep() -> list[Scratch]:
     """Remove what nobody needs any more: its process is dead, or its program. Meanwhile nobody else
     may make any.
     """
+    registry.tidy()
     left = [scratch for scratch in registry.recorded() if is_left(scratch)]
     for scratch in left:
         remove(scratch, by_force=True)
@@ -59,12 +59,16 @@ def is_left(scratch: Scratch) -> bool:
 
 
 def _unmount(scratch: Scratch, lazily: bool) -> None:
-    while any(mount.mount_point == scratch.folder for mount in mounts()):
+    while _is_mounted(scratch):
         why = unmount(scratch.folder, lazily)
-        if why:
+        if why and _is_mounted(scratch):  # a program that ends unmounts it itself
             raise ScratchInUse(
                 f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
             )
+
+
+def _is_mounted(scratch: Scratch) -> bool:
+    return any(mount.mount_point == scratch.folder for mount in mounts())
 
 
 def _end(scratch: Scratch, by_force: bool) -> None:
@@ -92,7 +96,16 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _folders(scratch: Scratch) -> list[Path]:
-    """Directories that may be there, however far its making came."""
+def _discard(place: Path) -> None:
+    """Remove a directory, or an image that nobody has mounted."""
+    if os.path.isfile(place):
+        with suppress(OSError):
+            place.unlink()
+    elif not os.path.ismount(place):  # under a name that is not that of the record
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _places(scratch: Scratch) -> list[Path]:
+    """Directories and images that may be there, however far its making came."""
     name = plain_name(scratch.name)
     return [registry.folder() / scratch.name, Path(scratch.on) / name, MEMORY / name]

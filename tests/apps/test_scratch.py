@@ -1,0 +1,47 @@
+"""What `--scratch` of a run asks for, by its word and by what is to lie there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.scratch import wish_for_run
+from hyperslab.errors import UsageError
+from hyperslab.storage.scratch.making import AUTO, Wish
+from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS
+from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES
+from hyperslab.storage.scratch.ways import MEMORY
+
+HUGE = 10**18
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of temporary files."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_auto_takes_memory_where_that_is_known_to_be_enough(temporary: Path) -> None:
+    """Decoded bytes twice; of commands nobody knows."""
+    assert wish_for_run(AUTO, 1) == Wish(MEMORY, LEAST_NBYTES, TMPFS)
+    one_file = Wish(temporary, fallback=temporary)
+    assert wish_for_run(AUTO, HUGE) == one_file
+    assert wish_for_run(AUTO, None) == one_file
+
+
+def test_words_are_what_they_say(temporary: Path) -> None:
+    nbytes = LEAST_NBYTES
+    assert wish_for_run(TMPFS, nbytes) == Wish(MEMORY, 2 * nbytes, TMPFS)
+    assert wish_for_run(TMPFS, None) == Wish(MEMORY, None, TMPFS)
+    assert wish_for_run("image:/slow", nbytes) == Wish(Path("/slow"), fallback=temporary)
+    plain = Wish(temporary, BLOCK_NBYTES, DIRECTORY)
+    assert wish_for_run(str(temporary), nbytes) == plain
+
+
+def test_other_words_are_refused(temporary: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory; give auto, tmpfs, image:DIR, or a"):
+        wish_for_run("imag:/slow", 0)
+    with pytest.raises(UsageError, match="the slowest sets the pace"):
+        wish_for_run(f"{temporary},/dev/shm", 0)

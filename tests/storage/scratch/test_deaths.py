@@ -1,0 +1,261 @@
+"""Nothing of scratch stays, whichever way it is made and whenever who makes or removes it dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hyperslab.storage.mounts import mounts
+from hyperslab.storage.scratch import program, registry, removing
+from hyperslab.storage.scratch.registry import LOOP, Scratch, plain_name
+from tests.storage.scratch.stage import (
+    await_gone,
+    hyperslab,
+    is_gone,
+    made,
+    needs_root,
+    require_program,
+)
+from tests.system.end_to_end.command import succeed
+from tests.system.faults.command import await_that
+
+DIES = """
+import os, signal, sys, time
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.removing import remove
+
+wish = wish_of(sys.argv[1], 1 << 20)
+for line in sys.stdin:
+    child = os.fork()
+    while not child:
+        made = create(wish)
+        open(made.path + "/a", "w").write("a")
+        remove(made, by_force=True)
+    time.sleep(float(line))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    print(flush=True)
+"""
+"For each line a process that makes and removes scratch, and is killed after so many seconds."
+DEATHS = 40
+
+
+@pytest.fixture(autouse=True)
+def _with_program() -> None:
+    require_program()
+
+
+@pytest.fixture
+def dying(storage: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that starts others which die."""
+    words = [sys.executable, "-c", DIES, str(storage)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_who_dies_at_any_moment_leaves_nothing(storage: Path, dying: subprocess.Popen[str]) -> None:
+    """Its program dies with it in every other turn. Then somebody starts: what they left goes."""
+    assert dying.stdin is not None
+    assert dying.stdout is not None
+    for turn in range(DEATHS):
+        dying.stdin.write(f"{turn / 1000}\n")
+        dying.stdin.flush()
+        assert dying.stdout.readline()
+        if turn % 2:
+            kill_programs()
+        with registry.locked():
+            removing.sweep()
+        await_that(f"nothing left after {turn} ms: {left(storage)}", lambda: not left(storage))
+
+
+def kill_programs() -> None:
+    for scratch in registry.recorded():
+        for pid in program.processes_of(scratch):
+            os.kill(pid, signal.SIGKILL)
+
+
+def left(storage: Path) -> list[str]:
+    """What there is of scratch: files, records, mounts, and processes."""
+    place = str(registry.folder())
+    files = [*os.listdir(storage), *set(os.listdir(place)) - {"lock"}]
+    mounted = [one.mount_point for one in mounts() if one.mount_point.startswith(place)]
+    return files + mounted + programs(storage)
+
+
+def programs(storage: Path) -> list[str]:
+    """Numbers of processes that are programs of scratch on a storage."""
+    return [pid for pid in os.listdir("/proc") if serves(pid, storage)]
+
+
+def serves(pid: str, storage: Path) -> bool:
+    """Whether a process is a program of scratch on a storage."""
+    try:
+        words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return os.fsencode(storage) in words and b"mount" in words
+
+
+WAITS = """
+import sys, hyperslab
+with hyperslab.scratch(sys.argv[1], 16 << 20, sys.argv[2]) as folder:
+    (folder / "a").write_text("a")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def waiting(storage: Path, way: str) -> subprocess.Popen[str]:
+    """A process that has scratch."""
+    process = begun(storage, way)
+    assert place_of(process)
+    return process
+
+
+def begun(storage: Path, way: str) -> subprocess.Popen[str]:
+    """A process that makes scratch."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WAITS, storage, way],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def place_of(process: subprocess.Popen[str]) -> str:
+    """The directory that it has made."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture
+def others() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("way", "killed"),
+    [
+        ("fuse", "owner"),
+        ("fuse", "program"),
+        ("fuse", "both"),
+        pytest.param("tmpfs", "owner", marks=needs_root),
+        ("directory", "owner"),
+        pytest.param("loop", "owner", marks=needs_root),
+        pytest.param("fuse2fs", "owner", marks=needs_root),
+        pytest.param("fuse2fs", "program", marks=needs_root),
+    ],
+)
+def test_nothing_stays_whoever_is_killed(
+    storage: Path, way: str, killed: str, others: list[subprocess.Popen[str]]
+) -> None:
+    if way in ("loop", "fuse2fs") and shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None:
+        pytest.skip("there is no mkfs.ext4: install the Debian package e2fsprogs")
+    if way == "fuse2fs" and shutil.which("fuse2fs") is None:
+        pytest.skip("there is no fuse2fs: install the Debian package of that name")
+    owner = waiting(storage, way)
+    others.append(owner)
+    [scratch] = registry.recorded()
+    victims = program.processes_of(scratch)
+    assert bool(victims) == (way in ("fuse", "fuse2fs"))
+    if killed != "owner":
+        kill(victims)
+    if killed != "program":
+        kill([owner.pid])
+        owner.wait()
+    succeed("scratch", "list")
+    await_gone(scratch, storage)
+
+
+def kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    while any(Path(f"/proc/{pid}").exists() and not _is_dead(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Popen[str]]) -> None:
+    owner = waiting(storage, "fuse")
+    others.append(owner)
+    [scratch] = registry.recorded()
+    owner.kill()
+    owner.wait()
+    await_that("the end of its program", lambda: not program.processes_of(scratch))
+    assert not any(mount.source == scratch.source for mount in mounts())
+
+
+def test_scratch_whose_making_was_killed_is_swept(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is that of a maker who died before it knew the program."""
+    kept = made(storage, is_kept=True)
+    assert kept.owner is None
+    registry.record(Scratch(**{**kept.as_json(), "pid": None, "owner": 2**22, "owner_started": 1}))
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [kept.name]
+    assert is_gone(kept, storage)
+
+
+@needs_root
+def test_an_image_that_was_never_mounted_is_swept(storage: Path) -> None:
+    """Its maker has died in between."""
+    left = Scratch("0123abcd", LOOP, str(storage), 1 << 20, str(registry.folder() / "0123abcd"))
+    (storage / plain_name(left.name)).write_bytes(b"image")
+    registry.record(replace(left, owner=2**22, owner_started=1))
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [left.name]
+    assert is_gone(left, storage)
+
+
+def test_two_drivers_at_once_do_not_meet(
+    storage: Path, others: list[subprocess.Popen[str]]
+) -> None:
+    """They begin at once; one dies, and what the other one has stays."""
+    others += [begun(storage, "fuse"), begun(storage, "fuse")]
+    one, other = map(place_of, others)
+    assert one != other
+    others[0].kill()
+    others[0].wait()
+    assert "removed" in succeed("scratch", "list")
+    assert not Path(one).exists()
+    assert Path(other, "a").read_text() == "a"
+
+
+@needs_root
+def test_nothing_of_a_namespace_stays(
+    storage: Path, runtime: Path, nobody: Callable[..., subprocess.Popen[str]]
+) -> None:
+    words = [sys.executable, "-c", WAITS, str(storage), "namespace"]
+    with nobody(words, stdin=subprocess.PIPE) as owner:
+        assert place_of(owner).startswith("/proc/")
+        owner.kill()
+    await_that("the end of its program", lambda: not programs(storage))
+    assert os.listdir(storage) == []
+    with nobody(hyperslab("scratch", "list")) as listing:
+        said, _ = listing.communicate()
+    assert "whose process has died" in said
+    assert os.listdir(runtime / "nobody" / "hyperslab-scratch") == ["lock"]
