@@ -25,12 +25,12 @@ from hyperslab.units import show_bytes
 
 _ANY = "name a file by its path, a dataset in it as 'PATH::DATASET', or give a NumPy array"
 _INSTEAD = {
-    "nibabel": "give its path, image.get_filename(), or its values, numpy.asarray(image.dataobj)",
-    "xarray": "give the path of its file, or its values, array.to_numpy()",
-    "dask": "give the files that it was made from, or its values, array.compute()",
-    "h5py": "give 'PATH::DATASET', or its values, dataset[...]",
+    "nibabel.": "give its path, image.get_filename(), or its values, numpy.asarray(image.dataobj)",
+    "xarray.": "give the path of its file, or its values, array.to_numpy()",
+    "dask.": "give the files that it was made from, or its values, array.compute()",
+    "h5py.": "give 'PATH::DATASET', or its values, dataset[...]",
 }
-"What to give instead of an object of another library, by its name."
+"What to give instead of an object of another library, by how the names of its modules begin."
 _SHOWN = 40
 "Characters of an object that are shown, at most."
 _Positions = npt.NDArray[np.intp]
@@ -87,7 +87,8 @@ def no_source(given: object) -> UsageError:
         what = f"{_short(given)} ({kind.__qualname__})"
     else:
         what = f"a {place}.{kind.__qualname__}"
-    remedy = _INSTEAD.get(place.partition(".")[0], _ANY)
+    remedies = (remedy for library, remedy in _INSTEAD.items() if place.startswith(library))
+    remedy = next(remedies, _ANY)
     return UsageError(f"{what} is not a source: {remedy}")
 
 

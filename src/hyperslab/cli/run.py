@@ -16,7 +16,6 @@ from hyperslab import formats, workloads
 from hyperslab.cli.blockwise import of_function
 from hyperslab.cli.commands import Given, of_commands
 from hyperslab.cli.companions import join
-from hyperslab.cli.counted import run_counted
 from hyperslab.cli.destination import refusal_of
 from hyperslab.cli.flags import (
     BLOCKS,
@@ -62,7 +61,6 @@ from hyperslab.cli.flags import (
     require_dry_run,
     resume_flag,
 )
-from hyperslab.cli.in_lab import run_in_laboratory
 from hyperslab.cli.in_scratch import Wanted, run_with_scratch, told_apart
 from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import run as driver
@@ -437,10 +435,14 @@ def _carry_out(
     laboratory, with scratch or counted. Returns the exit status.
     """
     if count_files:
+        from hyperslab.cli.counted import run_counted  # which few runs need
+
         return run_counted(options, out, quiet, detach or netlab is not None)
     if wanted.text:
         return run_with_scratch(wanted, options, quiet, pipeline)
     if netlab is not None:
+        from hyperslab.cli.in_lab import run_in_laboratory  # which few runs need
+
         return run_in_laboratory(netlab, options, out, quiet, detach)
     if detach:
         return _leave(pipeline, options, out, quiet)

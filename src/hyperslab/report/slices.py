@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +24,11 @@ from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks import reading
 from hyperslab.blocks.glimpse import front
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
-from hyperslab.report.outline import Bools, can_lie_on, edge, inside
 from hyperslab.storage.location import Remote
 from hyperslab.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from hyperslab.report.outline import Bools
 
 MOST_PIXELS = 240
 "Along an edge of a slice; a longer one is shown by every second, third, ... voxel."
@@ -206,9 +209,12 @@ def _outline(
     cut: _Cut, source: ArraySource, mask: ArraySource | None, above: float | None
 ) -> Bools | None:
     """The pixels of a slice on the edge of the mask; None without one that is quick to read."""
-    if mask is not None:
-        mask = space_first(mask)
-    if mask is None or not can_lie_on(mask, source):
+    if mask is None:
+        return None
+    from hyperslab.report.outline import can_lie_on, edge, inside  # which runs with a mask need
+
+    mask = space_first(mask)
+    if not can_lie_on(mask, source):
         return None
     whole = Hyperslab((0,) * mask.ndim, (*mask.shape[:3], *[1] * (mask.ndim - 3)))
     if not _is_cheap(mask, [whole]):
