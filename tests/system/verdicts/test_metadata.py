@@ -10,7 +10,7 @@ from tests.system.verdicts.slowfs import slow_files
 
 
 def test_slow_metadata_is_named(tmp_path: Path) -> None:
-    for number in range(40):
+    for number in range(70):
         save(tmp_path / "back" / f"{number:02}.nii", (8, 8, 8))
     with slow_files(tmp_path, delay_us=10_000) as mount:
         _, verdict = run_and_judge(Pipeline(f"{mount}/*.nii").reduce(TOTAL))
