@@ -67,15 +67,15 @@ storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storag
 
 # What compares rates of this machine's processors and disk: others must not run meanwhile. Other users of the machine
 # do, so that a comparison is made up to three times; a fault is there each time.
-ALONE := tests/storage/probing/test_fio.py tests/storage/probing/test_measuring.py
-ALONE += tests/system/verdicts/test_processors.py tests/system/verdicts/test_storage.py tests/system/verdicts/test_tasks.py
-ALONE += tests/storage/emulation/test_times_when_busy.py
+ALONE := tests/storage/probing/test_fio.py tests/storage/emulation/test_times_when_busy.py
+ALONE += tests/system/verdicts/test_processors.py tests/system/verdicts/test_tasks.py
 
-# What compares rates of emulated links and tiers, each of which is as slow by itself: most of the time they wait, so that
-# two of them may be measured at a time, but beside nothing else.
-PACED := tests/apps/netlab/test_planted.py tests/network/links/test_links.py
-PACED += tests/storage/emulation/test_network.py tests/storage/emulation/test_times.py tests/storage/probing/test_fio_of_tiers.py
-PACED += tests/system/verdicts/test_metadata.py
+# What compares rates as well, but waits most of the time: for links, tiers and disks that are made slow, or as contrasts
+# are large. Two of them may be measured at a time, beside nothing else.
+PACED := tests/apps/netlab/test_planted.py
+PACED += tests/system/verdicts/test_metadata.py tests/system/verdicts/test_storage.py
+PACED += tests/storage/emulation/test_times.py tests/storage/emulation/test_network.py
+PACED += tests/storage/probing/test_fio_of_tiers.py tests/storage/probing/test_measuring.py tests/network/links/test_links.py
 
 # A process of pytest plays one file after the other. So many keep two processors busy, as most tests wait now and then.
 BY_FILE := --dist loadfile --no-loadscope-reorder
