@@ -108,9 +108,7 @@ $(VENV)/oldest-dask: pyproject.toml | $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ "dask==$$oldest" "distributed==$$oldest"
 	@touch $@
 
-# The door to Python is tested from there: without it, pyo3 is not compiled for Rust's tests. It is checked by itself, as
-# what it asks of other crates would have all that was built for the others compiled anew.
-DOOR := --package hyperslab-python
+# The door to Python is tested from there: without it, pyo3 is not compiled for Rust's tests.
 TESTED := --workspace --exclude hyperslab-python
 
 rust-tests: ## run the tests of the Rust code alone
@@ -132,8 +130,7 @@ lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rus
 	check $(BIN)/python -m mypy $(filter-out examples,$(CODE)); \
 	check $(BIN)/lint-imports --no-logo; \
 	check $(CARGO) fmt --all --check --manifest-path rust/Cargo.toml; \
-	check $(CARGO) clippy --quiet --locked --all-targets --manifest-path rust/Cargo.toml $(TESTED) -- -D warnings; \
-	check $(CARGO) clippy --quiet --locked --all-targets --manifest-path rust/Cargo.toml $(DOOR) -- -D warnings; \
+	check $(CARGO) clippy --quiet --locked --all-targets --manifest-path rust/Cargo.toml -- -D warnings; \
 	exit $$status
 
 # Engines whose tests rest on the common code alone play parts of the suite in `make test` (tests/engines/chosen.py).
