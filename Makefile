@@ -55,27 +55,41 @@ filecalls-object: $(VENV)/.installed-release ## compile that part again, after a
 		-Wall -Wextra -Werror -fdebug-prefix-map=$$PWD=. \
 		-DDIGEST="\"$$(sha256sum calls.bpf.c | cut -c 1-64)\"" -c calls.bpf.c -o calls.bpf.o
 
-$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links $(VENV)/bin/hyperslab-scratch $(VENV)/bin/hyperslab-filecalls: $(RUST) | $(VENV)/.cargo
-	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package $(@F)
-	@install rust/target/debug/$(@F) $@
+# Chosen together, so that what they rest on is compiled once: the features of a crate depend on who takes it.
+PROGRAMS := hyperslab-tierfs hyperslab-links hyperslab-scratch hyperslab-filecalls
+BUILT := $(addprefix --package ,$(PROGRAMS))
+$(addprefix $(VENV)/bin/,$(PROGRAMS)) &: $(RUST) | $(VENV)/.cargo
+	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target $(BUILT)
+	@install $(addprefix rust/target/debug/,$(PROGRAMS)) $(VENV)/bin
 
 storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storage and emulated tiers, and draw docs/storage.svg
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.storage_picture
 
-# What compares rates, or who waits for a processor: others must not run meanwhile. Other users of the machine do, so
-# that a comparison is made up to three times; a fault is there each time.
-ALONE := tests/storage/probing/test_fio.py tests/storage/probing/test_measuring.py tests/storage/emulation/test_network.py tests/storage/emulation/test_times.py
-ALONE += tests/network/links/test_links.py tests/apps/netlab/test_planted.py
-ALONE += tests/system/verdicts/test_processors.py tests/system/verdicts/test_storage.py tests/system/verdicts/test_tasks.py
+# What compares rates of this machine's processors and disk: others must not run meanwhile. Other users of the machine
+# do, so that a comparison is made up to three times; a fault is there each time.
+ALONE := tests/storage/probing/test_fio.py tests/storage/emulation/test_times_when_busy.py
+ALONE += tests/system/verdicts/test_processors.py tests/system/verdicts/test_tasks.py
+
+# What compares rates as well, but waits most of the time: for links, tiers and disks that are made slow, or as contrasts
+# are large. Two of them may be measured at a time, beside nothing else.
+PACED := tests/apps/netlab/test_planted.py
+PACED += tests/system/verdicts/test_metadata.py tests/system/verdicts/test_storage.py
+PACED += tests/storage/emulation/test_times.py tests/storage/emulation/test_network.py
+PACED += tests/storage/probing/test_fio_of_tiers.py tests/storage/probing/test_measuring.py tests/network/links/test_links.py
+
+# A process of pytest plays one file after the other. So many keep two processors busy, as most tests wait now and then.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+AT_ONCE := 6
 
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
 test: ## run every check and the tests
-	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs $(VENV)/spark-classes.jsa
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs $(VENV)/spark-classes.jsa $(VENV)/.compiled-tests
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(AT_ONCE) $(BY_FILE) $(addprefix --ignore=,$(PACED) $(ALONE)) $(PYTEST) || status=1; \
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 $(BY_FILE) --reruns 2 $(PACED) || status=1; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --reruns 2 $(ALONE) || status=1; \
 	exit $$status
 
@@ -85,7 +99,7 @@ test-all: ## run every check and every test, those too that repeat a point on an
 
 # What the tests start, and Python's packages do not bring.
 programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
-	@$(MAKE) --no-print-directory tierfs links scratch filecalls
+	@$(MAKE) --no-print-directory tierfs BUILT="$(TESTED) --all-targets"
 
 # The oldest Dask that pyproject.toml allows, beside the installed one, whose other libraries it shares: the recorder of
 # messages rests on names that Dask does not promise.
@@ -94,12 +108,19 @@ $(VENV)/oldest-dask: pyproject.toml | $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ "dask==$$oldest" "distributed==$$oldest"
 	@touch $@
 
+# The door to Python is tested from there: without it, pyo3 is not compiled for Rust's tests.
+TESTED := --workspace --exclude hyperslab-python
+
 rust-tests: ## run the tests of the Rust code alone
-	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml
+	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml $(TESTED)
 
 # Classes that the tests' Spark loads, checked once: each of its Java processes then takes 4 s of a processor less.
 $(VENV)/spark-classes.jsa: $(VENV)/.installed-test | system-packages
 	@$(BIN)/python -m tests.spark_java
+
+# Test files as pytest compiles them, which each of its processes would do anew.
+$(VENV)/.compiled-tests: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null && touch $@ || true
 
 lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rust
 	@status=0; \

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hyperslab.testing.formats import find_files
+from hyperslab.formats import detect
+from hyperslab.testing.formats import format_of_numbers
 from tests.repetitions import repeats
 
 ROOT = Path(__file__).parents[2]
@@ -84,15 +85,32 @@ def unlike_real_files(kind: str) -> list[Any]:
 @functools.cache
 def _named(kind: str) -> list[tuple[Path, str]]:
     """The files of a format, each with the name of its parameter."""
-    found = [(path, path.name) for folder in (DATA, EXAMPLES) for path in find_files(folder, kind)]
+    found = [(path, path.name) for folder in (DATA, EXAMPLES) for path in _files(folder, kind)]
     if EXTRA:
         known = _own_names()
-        more = [path for path in find_files(Path(EXTRA), kind) if path.name not in known]
+        more = [path for path in _files(Path(EXTRA), kind) if path.name not in known]
         found += [(path, f"extra-{path.name}") for path in more]
     return found
+
+
+def _files(folder: Path, kind: str) -> list[Path]:
+    return [path for path, found in _formats(folder).items() if found == kind]
+
+
+@functools.cache
+def _formats(folder: Path) -> dict[Path, str]:
+    """The files in a folder and below, each with its format; '' where it holds no numbers."""
+    return {path: _format_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _format_of(path: Path) -> str:
+    """The format of a file, without a look at all that is in those of LARGE."""
+    if path.name in LARGE or f"extra-{path.name}" in LARGE:
+        return detect(str(path))
+    return format_of_numbers(path)
 
 
 @functools.cache
 def _own_names() -> set[str]:
     """Names in the project's own folders, which the extra one may hold again."""
-    return {path.name for folder in (DATA, EXAMPLES) for path in folder.rglob("*")}
+    return {path.name for folder in (DATA, EXAMPLES) for path in _formats(folder)}

@@ -297,11 +297,16 @@ def is_readable(url: str) -> bool:
         return False
 
 
-def find_files(folder: Path, kind: str) -> list[Path]:
-    """The files of a format in a folder and below that hold arrays of numbers, but for the corrupt
-    ones.
-    """
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and _holds(path, kind)]
+@cache
+def format_of_numbers(path: Path) -> str:
+    """The format of a file that holds arrays of numbers; '' for all others, and corrupt ones."""
+    try:
+        found = formats.detect(str(path))
+        if any(map(is_readable, array_urls(path))):
+            return found
+    except FormatError:
+        pass
+    return ""
 
 
 def assert_same(block: Array, expected: Array) -> None:
@@ -363,19 +368,3 @@ def _draw(urls: Sequence[str], data: st.DataObject) -> tuple[ArraySource, Hypers
 
 def _corner(source: ArraySource) -> Hyperslab:
     return Hyperslab((0,) * source.ndim, tuple(min(n, 3) for n in source.shape))
-
-
-def _holds(path: Path, kind: str) -> bool:
-    return _kind_of_numbers(path) == kind
-
-
-@cache
-def _kind_of_numbers(path: Path) -> str:
-    """The format of a file that holds arrays of numbers; '' for all others."""
-    try:
-        found = formats.detect(str(path))
-        if any(map(is_readable, array_urls(path))):
-            return found
-    except FormatError:
-        pass
-    return ""

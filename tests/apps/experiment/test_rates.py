@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy  # whose statistics are imported where a test takes them
 
 from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.charts import ratios_svg

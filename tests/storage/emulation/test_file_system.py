@@ -351,6 +351,18 @@ def test_what_is_past_the_page_cache_is_the_same(here: Path) -> None:
     assert path.read_bytes() == data[:8192] + bytes(4096) + data[12288:]
 
 
+def test_what_was_read_stays_in_memory_if_asked_for(tmp_path: Path) -> None:
+    for page_cache in (True, False):
+        place = tmp_path / f"tier-{page_cache}"
+        place.mkdir()
+        settings = Settings(bandwidth=500 * MB, page_cache=page_cache)
+        with mounted(place, settings) as emulation:
+            (place / "a").write_bytes(bytes(MB))
+            for _ in range(2):
+                (place / "a").read_bytes()
+            assert program.counters(emulation)["read_nbytes"] == (0 if page_cache else 2 * MB)
+
+
 def test_what_is_changed_beneath_is_seen_by_who_opens_it(tmp_path: Path) -> None:
     """Although what was read stays in memory, and the size is the same."""
     first, other = b"1" * 2 * mmap.PAGESIZE, b"2" * 2 * mmap.PAGESIZE

@@ -4,65 +4,20 @@ from __future__ import annotations
 
 import mmap
 import os
-import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from hyperslab.storage.emulation import measuring, program
-from hyperslab.storage.emulation.registry import Emulation
-from hyperslab.storage.emulation.settings import Settings
 from tests.repetitions import few
-from tests.storage.emulation.tiers import mounted
+from tests.storage.emulation.paced import COST_S, MB, WITHIN, cost_s, operations_of, tier, values
 from tests.system.faults.command import await_that
 
-MB = 1_000_000
 T = TypeVar("T")
-WITHIN = pytest.approx
-"Values that are compared with a tolerance."
-
-
-@contextmanager
-def tier(folder: Path, **asked: Any) -> Iterator[Emulation]:
-    place = folder / "tier"
-    place.mkdir(exist_ok=True)
-    with mounted(place, Settings(**asked)) as emulation:
-        yield emulation
-
-
-def operations_of(emulation: Emulation) -> dict[str, int]:
-    counts: dict[str, int] = program.counters(emulation)["operations"]
-    return counts
-
-
-def values(emulation: Emulation) -> dict[str, float]:
-    """What is measured of a tier, by its names."""
-    place = Path(emulation.directory)
-    found = measuring.measure(place, emulation.settings, lambda: operations_of(emulation))
-    return {one.what: one.value for one in found}
-
-
-@contextmanager
-def busy_processors() -> Iterator[None]:
-    """Have two processes for every processor run on all of them."""
-    command = [sys.executable, "-S", "-c", "while True: pass"]
-    count = 2 * len(os.sched_getaffinity(0))
-    processes = [subprocess.Popen(command) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
 
 
 def test_all_streams_share_the_bandwidth(in_memory: Path) -> None:
@@ -91,50 +46,9 @@ def test_every_request_takes_the_latency(in_memory: Path) -> None:
         assert time.perf_counter() - begun > 0.02  # an open and a read
 
 
-COST_S, TIMES = 0.004, 20
-"What an operation costs on a metadata server, and how many each client asks for."
-
-
 def test_a_metadata_server_slows_down_with_its_clients(in_memory: Path) -> None:
     """Each client takes as long as all of them need together: t = clients x operations x cost."""
     with tier(in_memory, metadata_s=COST_S) as emulation:
-        for clients in (1, 2, 4):
-            assert cost_s(emulation, clients) == WITHIN(COST_S, rel=0.1)
-
-
-def cost_s(emulation: Emulation, clients: int) -> float:
-    """Seconds between two operations of a server that so many clients ask: the median of three
-    measurements.
-    """
-    paths = [Path(emulation.directory) / str(number) for number in range(clients)]
-    for path in paths:
-        path.touch()
-    found = []
-    for _ in range(3):
-        took, served = measuring.opens(paths, TIMES, lambda: operations_of(emulation))
-        assert clients * TIMES <= served <= clients * TIMES + 2 * clients
-        found.append(took / served)
-    return statistics.median(found)
-
-
-def may_go_first() -> bool:
-    """Whether a program of this user may have a processor before all others."""
-    code = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
-    return (
-        subprocess.run(
-            [sys.executable, "-S", "-c", code], stderr=subprocess.DEVNULL, check=False
-        ).returncode
-        == 0
-    )
-
-
-@pytest.mark.skipif(not may_go_first(), reason="run as root, with the capability CAP_SYS_NICE")
-def test_busy_processors_do_not_make_a_tier_another_one(in_memory: Path) -> None:
-    asked = {"bandwidth": 20 * MB, "metadata_s": COST_S}
-    with tier(in_memory, **asked) as emulation, busy_processors():
-        found = values(emulation)
-        assert found["read"] == WITHIN(20 * MB, rel=0.1)
-        assert found["write"] == WITHIN(20 * MB, rel=0.1)
         for clients in (1, 2, 4):
             assert cost_s(emulation, clients) == WITHIN(COST_S, rel=0.1)
 
@@ -249,15 +163,3 @@ def test_memory_is_filled_before_the_device(in_memory: Path) -> None:
             "what the kernel forgets", lambda: program.counters(emulation)["fast_nbytes"] == 0
         )
         assert _written(place / "fits again", 1 << 23)[1] < at_the_device_s / 2
-
-
-def test_what_was_read_stays_in_memory_if_asked_for(in_memory: Path) -> None:
-    for page_cache in (True, False):
-        with tier(in_memory, bandwidth=500 * MB) as usual:
-            pass
-        place = Path(usual.directory)
-        with mounted(place, replace(usual.settings, page_cache=page_cache)) as emulation:
-            (place / "a").write_bytes(bytes(1 << 20))
-            for _ in range(2):
-                (place / "a").read_bytes()
-            assert program.counters(emulation)["read_nbytes"] == (0 if page_cache else 2 << 20)

@@ -1,4 +1,4 @@
-"""A whole probe of a disk whose rates are compared: nobody else may run meanwhile."""
+"""A whole probe of a disk, whose rates from memory and from storage are compared."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Storage that is slow, planted: a throttled disk, and a file system whose metadata takes its
-time.
-"""
+"""Storage that is slow, planted: a throttled disk, and none."""
 
 from __future__ import annotations
 
@@ -9,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hyperslab import Pipeline, Rule
-from tests.system.verdicts.planted import TOTAL, finding, first, run_and_judge, save
-from tests.system.verdicts.slowfs import slow_files
+from hyperslab import Pipeline
+from tests.system.verdicts.planted import TOTAL, run_and_judge, save
 from tests.system.verdicts.throttle import evict, throttled
 
 MIB = 2**20
@@ -64,21 +61,3 @@ def test_the_same_run_from_the_page_cache_is_not_limited_by_storage(tmp_path: Pa
         path.read_bytes()
     _, verdict = run_and_judge(Pipeline(source).reduce(TOTAL))
     assert not any(f.rule.startswith(("storage", "metadata")) for f in verdict.findings)
-
-
-def test_slow_metadata_is_named(tmp_path: Path) -> None:
-    for number in range(100):
-        save(tmp_path / "back" / f"{number:02}.nii", (8, 8, 8))
-    with slow_files(tmp_path, delay_us=10_000) as mount:
-        _, verdict = run_and_judge(Pipeline(f"{mount}/*.nii").reduce(TOTAL))
-    assert first(verdict) == "metadata-latency"
-    assert "opens waited" in finding(verdict, "metadata-latency").evidence
-    assert "tmpfs" in verdict.paragraph
-
-
-def test_many_small_outputs_on_slow_metadata_are_named(tmp_path: Path) -> None:
-    image = save(tmp_path / "volume.nii", (8, 8, 60))
-    with slow_files(tmp_path, delay_us=10_000) as mount:
-        pipeline = Pipeline(str(image)).write(mount / "out")
-        _, verdict = run_and_judge(pipeline, rule=Rule("blocks", (1, 1, 60)))
-    assert first(verdict) == "metadata-latency"
