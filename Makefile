@@ -79,7 +79,7 @@ PACED += tests/storage/probing/test_fio_of_tiers.py tests/storage/probing/test_m
 
 # A process of pytest plays one file after the other. So many keep two processors busy, as most tests wait now and then.
 BY_FILE := --dist loadfile --no-loadscope-reorder
-AT_ONCE := 6
+AT_ONCE := 5
 
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
