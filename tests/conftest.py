@@ -1,5 +1,5 @@
-"""What all tests share: hypothesis profiles, the folder of extra real files, and a loud list of
-what was skipped.
+"""What all tests share: hypothesis profiles, the folder of extra real files, a fixture for many
+small conversions, and a loud list of what was skipped.
 """
 
 from __future__ import annotations
@@ -87,6 +87,22 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ |= settings_of_spark(java_options(), java_options())
 # What was probed on this machine is of no concern to the tests.
 os.environ["HYPERSLAB_MACHINE"] = "/nonexistent/machine.json"
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports, waiting for the disk and counting what other processes use take longer than small
+    conversions, and have tests of their own.
+    """
+    import hyperslab.cli.report  # noqa: F401  # it keeps the function that is taken away here
+    from hyperslab.driver import submission
+    from hyperslab.machine import pressure
+    from hyperslab.storage import renaming
+
+    monkeypatch.setattr(submission, "write_report", lambda *_: None)
+    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(pressure, "_own_s", lambda *_: None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,6 +17,13 @@ def examples(number: int) -> int:
     return min(number, max(LEAST, part(number)))
 
 
+def of_each(number: int) -> int:
+    """So many for each case of a parameter, or a tenth of them: the cases draw from the same."""
+    if part(number) == number:
+        return number
+    return min(number, max(LEAST, part(number) // 2))
+
+
 def part(number: int) -> int:
     """So many, or a fifth of them."""
     if os.environ.get(VARIABLE) == ALL:

@@ -28,8 +28,8 @@ OTHERS = ["b.nii", "b.h5"]
 
 @pytest.mark.parametrize("other", few(["b.h5"], OTHERS, "memory is bounded: in another order"))
 def test_memory_is_bounded(tmp_path: Path, other: str) -> None:
-    """Of two volumes of 75 MB, in the same order and in another one."""
-    values = np.random.default_rng(0).integers(0, 2**12, (150, 500, 500), "u2").T
+    """Of two volumes of 50 MB, in the same order and in another one."""
+    values = np.random.default_rng(0).integers(0, 2**12, (100, 500, 500), "u2").T
     a, little = save(tmp_path / "a.nii", values), values[:50, :50, :50]
     keep = save if other == "b.nii" else save_h5
     b = keep(tmp_path / other, values)

@@ -252,7 +252,7 @@ def test_children_of_fork_read_while_threads_of_the_parent_do(tmp_path: Path) ->
         for _ in range(3):
             pool.submit(read)
         try:
-            for _ in range(25):
+            for _ in range(10):
                 child = os.fork()
                 if child == 0:
                     os._exit(

@@ -6,7 +6,7 @@ import fcntl
 import os
 import resource
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,18 +21,12 @@ from hyperslab.blocks.writing.directio import ALIGNMENT
 from hyperslab.blocks.writing.segments import Segment, home, pieces, settle
 from hyperslab.errors import FormatError
 from hyperslab.testing.formats import traced_memory
+from tests.blocks.appending import HEAD, SIZES, append, append_many
 from tests.descriptors import descriptors_below
 from tests.examples import examples
 
 EITHER = pytest.mark.parametrize("is_home", [False, True])
-HEAD = b"head"
 PIECES = st.lists(st.lists(st.binary(max_size=300), max_size=6), max_size=6)
-
-
-def append(folder: str, given: Iterable[Encoded], is_home: bool = False) -> Segment:
-    if is_home and not os.path.exists(home(folder)):
-        Path(home(folder)).write_bytes(HEAD)
-    return segments.append(folder, given, is_home)[0]
 
 
 def settled(held: Sequence[Segment], folder: str, is_shared: bool) -> list[Encoded]:
@@ -129,17 +123,6 @@ def test_another_place_than_that_of_a_segment_is_noticed(tmp_path: Path) -> None
         list(pieces([Segment(str(tmp_path / "gone.part"), 30)]))
 
 
-def _append_many(folder: str, first: int, is_home: bool) -> list[Segment]:
-    return [
-        append(folder, [(first + i, bytes([i]) * SIZES[(first + i) % len(SIZES)])], is_home)
-        for i in range(20)
-    ]
-
-
-SIZES = (0, 1, 700, ALIGNMENT, 3 * ALIGNMENT - 1, 3 * ALIGNMENT, 1_200_000, 5_000_001)
-"Of pieces: some that go past the page cache, some that do not, some larger than a window."
-
-
 @EITHER
 def test_threads_and_processes_append_at_the_same_time(tmp_path: Path, is_home: bool) -> None:
     """Each to a part of its own, or all to one file: none writes over another's."""
@@ -149,7 +132,7 @@ def test_threads_and_processes_append_at_the_same_time(tmp_path: Path, is_home: 
 
     def work(first: int) -> None:
         barrier.wait()
-        held.extend(_append_many(folder, first, is_home))
+        held.extend(append_many(folder, first, is_home))
 
     threads = [threading.Thread(target=work, args=(20 * n,)) for n in range(4)]
     for thread in threads:
@@ -158,7 +141,7 @@ def test_threads_and_processes_append_at_the_same_time(tmp_path: Path, is_home: 
         thread.join()
     with get_context("forkserver").Pool(2) as pool:
         for segment_list in pool.starmap(
-            _append_many, [(folder, 20 * n, is_home) for n in range(4, 8)]
+            append_many, [(folder, 20 * n, is_home) for n in range(4, 8)]
         ):
             held.extend(segment_list)
     expected = [(n, bytes([n % 20]) * SIZES[n % len(SIZES)]) for n in range(160)]
@@ -170,10 +153,10 @@ def test_threads_and_processes_append_at_the_same_time(tmp_path: Path, is_home: 
 def test_forks_of_a_process_that_has_written(tmp_path: Path) -> None:
     """They do not share its windows."""
     folder = str(tmp_path)
-    held = _append_many(folder, 0, True)
+    held = append_many(folder, 0, True)
     with get_context("fork").Pool(2) as pool:
-        found = pool.starmap_async(_append_many, [(folder, 20 * n, True) for n in (1, 2)])
-        held += _append_many(folder, 60, True)
+        found = pool.starmap_async(append_many, [(folder, 20 * n, True) for n in (1, 2)])
+        held += append_many(folder, 60, True)
         held += [segment for segments in found.get() for segment in segments]
     assert settled(held, folder, True) == [
         (n, bytes([n % 20]) * SIZES[n % len(SIZES)]) for n in range(80)
@@ -270,7 +253,7 @@ def test_what_is_copied_home_may_go_there_while_others_write(tmp_path: Path) -> 
     folder = str(tmp_path)
     held = [append(folder, [(n, bytes([n]) * 2_000_000)], n == 0) for n in range(3)]
     lost: list[Segment] = []
-    straggler = threading.Thread(target=lambda: lost.extend(_append_many(folder, 100, True)))
+    straggler = threading.Thread(target=lambda: lost.extend(append_many(folder, 100, True)))
     straggler.start()
     found = settled(held, folder, True)
     straggler.join()

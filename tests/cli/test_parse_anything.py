@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab.cli.inputs import parse_inputs
@@ -17,6 +17,7 @@ from hyperslab.cli.parse import parse_numbers, parse_rule, parse_size
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import UNITS
 from hyperslab.workloads import parse_params
+from tests.examples import of_each
 
 written = st.text() | st.from_regex(
     r"[-+]?[0-9]{1,400}([.][0-9]{1,9})?( ?[kKmMgGtTpP]?i?[bB]?)", fullmatch=True
@@ -35,6 +36,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("flag", PARSERS)
 @given(written)
+@settings(max_examples=of_each(100))
 def test_any_text_is_understood_or_refused(flag: str, text: str) -> None:
     said = [flag]
     try:

@@ -4,9 +4,6 @@ that is.
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -23,11 +20,11 @@ from hyperslab.errors import FormatError
 from tests.comparison import refusals
 from tests.comparison.__main__ import main
 from tests.comparison.cases import examine
-from tests.comparison.ledger import Ledger
 from tests.comparison.sameness import unlike
 from tests.comparison.selections import select
 from tests.comparison.workers import Task, outcomes
 from tests.examples import examples
+from tests.loaded import crashing_or_hanging
 
 SEED = "20"
 CASES = str(examples(100))
@@ -75,15 +72,6 @@ def test_an_exception_that_is_no_sentence_is_found(
     monkeypatch.setattr(reading, "read", None)
     assert main(["--seed", "1", "--kind", "nifti", "--only", "0", "--processes", "0"]) == 1
     assert "TypeError: 'NoneType' object is not callable" in capsys.readouterr().out
-
-
-def crashing_or_hanging(seed: int, number: int, folder: Path, kind: str) -> tuple[str, Ledger]:
-    """Case 1 ends its process, case 2 takes for ever; all others are all right."""
-    if number == 1:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if number == 2:
-        time.sleep(600)
-    return "plain", Ledger(datasets=1)
 
 
 def test_a_crash_and_a_hang_are_cases_as_others() -> None:

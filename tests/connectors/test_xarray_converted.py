@@ -24,6 +24,7 @@ from tests.formats.files import DATA
 from tests.repetitions import each_value
 from tests.system.end_to_end.command import call
 
+pytestmark = pytest.mark.usefixtures("hurried")
 SHAPE = (8, 6, 5, 7)
 TURNED = euler2mat(0.1, 0.2, 0.3)  # type: ignore[no-untyped-call]
 SAGITTAL = np.eye(3)[:, [1, 2, 0]] * (1, -1, -1)

@@ -31,6 +31,7 @@ from tests.formats.files import DATA
 from tests.repetitions import each_value
 from tests.system.end_to_end.command import call
 
+pytestmark = pytest.mark.usefixtures("hurried")
 WAYS = {"nc": "netcdf4", "h5": "h5netcdf", "zarr": "zarr"}
 "Ends of the names of files, and the engine of xarray that opens them."
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import hyperslab
 from hyperslab.driver import beforehand, submission
 from hyperslab.driver.directory import RunDirectory, load_status
+from tests.loaded import added, save_threads, total
 
 
 def _fail() -> None:
@@ -40,22 +40,6 @@ def test_no_process_stays_for_it() -> None:
     future.result(60)
 
 
-def _save(value: Any, folder: Path) -> list[Path]:
-    """As a fold's own, which may start processes: nothing is imported beside it."""
-    names = [thread.name for thread in threading.enumerate()]
-    path = folder / "threads.txt"
-    path.write_text("\n".join(names))
-    return [path]
-
-
-def _sum(block: np.ndarray) -> int:
-    return int(block.sum())
-
-
-def _add(a: int, b: int) -> int:
-    return a + b
-
-
 def test_what_cannot_be_got_ready_stops_the_run_before_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +47,7 @@ def test_what_cannot_be_got_ready_stops_the_run_before_its_end(
         raise ImportError("pyarrow was built for another NumPy")
 
     monkeypatch.setattr(submission, "get_ready", get_ready)
-    pipeline = hyperslab.Pipeline(np.arange(8)).reduce(hyperslab.Fold(_sum, _add))
+    pipeline = hyperslab.Pipeline(np.arange(8)).reduce(hyperslab.Fold(total, added))
     with pytest.raises(ImportError, match="another NumPy"):
         hyperslab.run(pipeline, out=tmp_path / "out", engine="processes", workers=1, report=False)
     newest = RunDirectory(tmp_path / "out").newest()
@@ -82,7 +66,7 @@ def test_functions_of_the_users_are_called_when_nothing_is_done_beside_them(
         plain(has_page)
 
     monkeypatch.setattr(submission, "get_ready", get_ready)
-    fold = hyperslab.Fold(_sum, _add, save=_save)
+    fold = hyperslab.Fold(total, added, save=save_threads)
     pipeline = hyperslab.Pipeline(np.arange(8)).reduce(fold)
     hyperslab.run(pipeline, out=tmp_path / "out", engine="processes", workers=1)
     (told,) = tmp_path.glob("out/**/threads.txt")

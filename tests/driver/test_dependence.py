@@ -362,7 +362,8 @@ def test_a_run_and_its_plan_say_so_in_one_line(tmp_path: Path) -> None:
     assert f"warning    {said}" in succeed("report", tmp_path / "quiet")
     page = (tmp_path / "quiet" / ".hyperslab" / "run-0001" / "report.html").read_text()
     assert ">Warning: what own makes depends on" in page
-    local = call("run", f"{ROOT}/examples/slope.py:fit", *order[2:], "-o", tmp_path / "b")
+    more = (*order[2:], "-o", tmp_path / "b", "--engine", "serial")
+    local = call("run", f"{ROOT}/examples/slope.py:fit", *more)
     assert (local.code, "depends" in local.out + local.err) == (0, False)
 
 

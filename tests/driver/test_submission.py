@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,13 @@ def take_the_name_of_the_page(block, out):
 """
 
 
-@pytest.fixture
-def ran(tmp_path: Path) -> Path:
-    out = tmp_path / "out"
-    (tmp_path / "mine.py").write_text(FAILING)
+def run(folder: Path) -> Path:
+    """The output directory of a run, one of whose two tasks failed."""
+    out = folder / "out"
+    (folder / "mine.py").write_text(FAILING)
     done = call(
         "run",
-        f"{tmp_path}/mine.py:fail",
+        f"{folder}/mine.py:fail",
         BRAIN,
         "-o",
         out,
@@ -54,6 +55,18 @@ def ran(tmp_path: Path) -> Path:
     )
     assert done.code == 1
     return out
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("once"))
+
+
+@pytest.fixture
+def ran(tmp_path: Path, once: Path) -> Path:
+    """A copy of the directory of a run, beside its function."""
+    shutil.copytree(once.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / once.name
 
 
 def test_records_are_read_back_from_the_directory_or_the_submission(ran: Path) -> None:
@@ -121,7 +134,8 @@ def test_the_page_may_be_left_for_later(tmp_path: Path) -> None:
     assert "<h2>Where the time went" in page.read_text()
 
 
-def test_the_page_is_written_again_from_the_records_alone(ran: Path, tmp_path: Path) -> None:
+def test_the_page_is_written_again_from_the_records_alone(tmp_path: Path) -> None:
+    ran = run(tmp_path)
     page = ran / ".hyperslab" / "run-0001" / "report.html"
     first = page.read_text()
     page.unlink()
@@ -139,7 +153,8 @@ def test_the_page_is_written_again_from_the_records_alone(ran: Path, tmp_path: P
     assert "1.50 GB/s" not in first
 
 
-def test_a_newest_submission_is_meant(ran: Path) -> None:
+def test_a_newest_submission_is_meant(tmp_path: Path) -> None:
+    ran = run(tmp_path)
     assert (
         call(
             "run",
@@ -149,6 +164,8 @@ def test_a_newest_submission_is_meant(ran: Path) -> None:
             ran,
             "--blocks",
             "2x1x1",
+            "--engine",
+            "serial",
             "-q",
             "--resume",
         ).code

@@ -37,6 +37,11 @@ by tests/system/faults of engines whose jobs are programs, and by `dask-bag`.
 DIFFERING = (*BEGUN, *ENDED)
 "How engines of batches differ: in their graphs or jobs, and in how these are given up."
 
+JOBS = ("test_reductions_are_exact_for_integers[slabs]", *ENDED)
+"""The same of engines whose jobs are programs: the phases of tasks come into the trace as those of
+the toy do.
+"""
+
 OWN_TREE = (*DIFFERING, "test_a_fold_that_fails_says_so")
 "The same as DIFFERING, of an engine of batches whose tree of merges is its own."
 

@@ -16,6 +16,7 @@ from hyperslab import engines
 from hyperslab.driver.result import Result
 from hyperslab.engines.pool import ahead
 from hyperslab.machine.host import Host
+from tests.loaded import pid
 
 ENDING_LIMIT_MS = 200_000
 CPUS = engines.slot_cpus(Host.here(), 1, 1)
@@ -30,13 +31,8 @@ with ahead.waiting(1):
 NOT_THERE = "/not/there.so"
 
 
-def _pid(block: np.ndarray) -> set[int]:
-    print("said by a function")
-    return {os.getpid()}
-
-
 def _run(out: Path) -> Result:
-    pipeline = hyperslab.Pipeline(np.ones((2, 8))).reduce(hyperslab.Fold(_pid, set.union))
+    pipeline = hyperslab.Pipeline(np.ones((2, 8))).reduce(hyperslab.Fold(pid, set.union))
     return hyperslab.run(pipeline, blocks=1, workers=1, out=out, report=False)
 
 

@@ -21,7 +21,9 @@ from tests.system.clusters.required import required
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Scheduler file of a cluster whose workers have no hyperslab."""
     required(dask.missing())
-    with dask.dask_cluster(tmp_path_factory.mktemp("cluster"), threads=2, bare=True) as running:
+    with dask.dask_cluster(
+        tmp_path_factory.mktemp("cluster"), threads=2, nanny=False, bare=True
+    ) as running:
         yield str(running.scheduler_file)
 
 

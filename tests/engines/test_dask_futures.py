@@ -15,9 +15,9 @@ from tests.system.clusters.required import required
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a cluster."""
+    """Address of a cluster, whose workers have no nannies; those of test_dask_bag.py do."""
     required(dask.missing())
-    with dask.dask_cluster(tmp_path_factory.mktemp("cluster"), threads=1) as running:
+    with dask.dask_cluster(tmp_path_factory.mktemp("cluster"), nanny=False) as running:
         yield running.address
 
 

@@ -17,7 +17,6 @@ import pytest
 
 import hyperslab
 from hyperslab import Fold, Pipeline
-from hyperslab.arrays import Array
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
@@ -28,8 +27,9 @@ from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
-from tests.engines.chosen import DIFFERING
+from tests.engines.chosen import JOBS
 from tests.engines.fence import removes_the_fence
+from tests.loaded import job_slot
 from tests.repetitions import few, only, repeats
 from tests.system.clusters import dask, sshd
 from tests.system.clusters.another_host import AHEAD_S, APART, another_host
@@ -48,7 +48,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("PARALLEL_HOME", str(tmp_path_factory.getbasetemp() / "parallel"))
 
 
-@only(DIFFERING)
+@only(JOBS)
 class TestGnuParallel(EngineTests):
     engine = ENGINE
 
@@ -76,27 +76,26 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return Pipeline(str(tmp_path / "in.nii"))
 
 
-def job_slot(block: Array) -> Array:
-    return np.full_like(block, int(os.environ["PARALLEL_JOBSLOT"]))
-
-
 def test_job_slots_are_lanes(tmp_path: Path, pipeline: Pipeline) -> None:
-    result = run(tmp_path, pipeline.map(job_slot), workers=3, partition=None, blocks=(1, 1, 4))
+    result = run(tmp_path, pipeline.map(job_slot), workers=2, partition=None, blocks=(1, 1, 2))
     host = socket.gethostname()
-    assert result.trace.slots == [f"{host}/w{n}/t0" for n in range(3)]
+    assert result.trace.slots == [f"{host}/w{n}/t0" for n in range(2)]
     slots = load(result.outputs[0])[0, 0]
     lanes = {span.task: span.slot for span in result.trace.spans}
-    assert [lanes[task] for task in range(4)] == [f"{host}/w{slot - 1}/t0" for slot in slots[::8]]
+    assert [lanes[task] for task in range(2)] == [f"{host}/w{slot - 1}/t0" for slot in slots[::16]]
     assert len(set(slots)) > 1
 
 
-def test_a_job_is_a_batch_or_stepwise_a_task(tmp_path: Path, pipeline: Pipeline) -> None:
+def test_a_job_is_a_batch_or_stepwise_a_task(
+    tmp_path: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its joblog says so, and that they ran when our trace says that tasks did."""
+    monkeypatch.setattr(GnuParallel, "batches_per_slot", 2)
     pipeline = pipeline.map(functions.add, {"seconds": 0.02})
     fused = run(tmp_path / "fused", pipeline, workers=1)
     own = fused.trace.meta["own_times"]
     assert own["source"] == "GNU Parallel's joblog"
-    assert own["tasks"] == GnuParallel.batches_per_slot
+    assert own["tasks"] == 2
     assert 32 * 0.02 <= own["ours_s"] <= own["engine_s"]
     assert own["worst_outside_ms"] < 100
     number = program.version(shutil.which("parallel") or "")
@@ -106,10 +105,10 @@ def test_a_job_is_a_batch_or_stepwise_a_task(tmp_path: Path, pipeline: Pipeline)
         pipeline,
         workers=1,
         partition=None,
-        blocks=(1, 1, 5),
+        blocks=(1, 1, 3),
         granularity="stepwise",
     )
-    assert stepwise.trace.meta["own_times"]["tasks"] == 5
+    assert stepwise.trace.meta["own_times"]["tasks"] == 3
 
 
 def test_odd_folders_and_the_user_s_own_settings_change_nothing(
@@ -124,7 +123,7 @@ def test_odd_folders_and_the_user_s_own_settings_change_nothing(
     program.version.cache_clear()
     monkeypatch.setenv("SHELL", "/bin/false")
     folder = tmp_path / "{} {%} {= die =} 'a' \"b\" $(c)\n\\"
-    result = run(folder, pipeline.map(functions.add), partition=None, blocks=(1, 1, 2))
+    result = run(folder, pipeline.map(functions.add), partition=None, blocks=1)
     assert np.array_equal(load(result.outputs[0]), load(tmp_path / "in.nii") + np.uint16(1))
     assert (result.folder / "worker.log").read_text() == ""
     assert not (home / ".parallel" / "will-cite").exists()
@@ -142,7 +141,10 @@ def test_what_jobs_read_is_not_written_again(tmp_path: Path) -> None:
     assert jobs.read_text() == "of another submission"
 
 
-def test_why_a_job_cannot_go_on_is_why_the_run_stops(tmp_path: Path, pipeline: Pipeline) -> None:
+def test_why_a_job_cannot_go_on_is_why_the_run_stops(
+    tmp_path: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GnuParallel, "batches_per_slot", 2)
     pipeline = pipeline.map(removes_the_fence, {"folder": str(tmp_path)})
     with pytest.raises(RunStopped, match=r"^the run has been stopped"):
         run(tmp_path, pipeline, workers=1)

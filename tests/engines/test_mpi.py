@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import re
 import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +19,6 @@ import pytest
 
 import hyperslab
 from hyperslab.apps.probing import probe_hosts
-from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions, require
@@ -35,6 +30,7 @@ from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import HANDED_OUT
+from tests.loaded import fills_own_disk, slow_total
 from tests.repetitions import few, only, repeats
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
@@ -195,7 +191,7 @@ def test_a_rank_is_not_taken_for_a_process_of_its_number(
     monkeypatch.setenv(mpiexec.VARIABLE, str(launcher))
     monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")
     monkeypatch.setenv("UCX_TLS", "tcp,self")
-    fold = hyperslab.Fold(slow_sum, lambda a, b: a + b)
+    fold = hyperslab.Fold(slow_total, lambda a, b: a + b)
     pipeline = hyperslab.Pipeline(np.ones((40, 100), np.int64)).reduce(fold)
     result = hyperslab.run(pipeline, engine="mpi", workers=2, blocks=40, out=tmp_path / "out")
     assert result.value == 4000
@@ -209,16 +205,11 @@ def test_a_folder_that_a_rank_does_not_see_stops_the_run(unseen: Path) -> None:
         total(np.ones((40, 100), np.int64), unseen / "out", 2)
 
 
-def slow_sum(block: Any) -> int:
-    time.sleep(0.02)
-    return int(block.sum())
-
-
 def test_a_source_that_a_rank_does_not_see_is_told_with_its_host(
     tmp_path: Path, unseen: Path
 ) -> None:
     make_volume(unseen / "in.nii")
-    fold = hyperslab.Fold(slow_sum, lambda a, b: a + b)
+    fold = hyperslab.Fold(slow_total, lambda a, b: a + b)
     pipeline = hyperslab.Pipeline(str(unseen / "in.nii")).reduce(fold)
     with pytest.raises(TasksFailed) as raised:
         hyperslab.run(
@@ -250,26 +241,11 @@ def test_storage_is_looked_at_and_probed_on_every_host(
     assert list(unseen.iterdir()) == []
 
 
-def fill_own_disk(block: Any, slab: Hyperslab, folder: str) -> int:
-    """The sum of a block, slowly; the first thread of all records from now on to a full disk, of
-    which it knows long before the other one has done half of the blocks.
-    """
-    Path(folder, f"{slab.start[0]}").touch()
-    time.sleep(0.2)
-    with suppress(FileExistsError):
-        Path(folder, "full").touch(exist_ok=False)
-        own = f".t{threading.get_native_id()}."
-        opened = [fd for fd in Path("/proc/self/fd").iterdir() if own in fd.resolve().name]
-        (journal,) = (fd for fd in opened if fd.resolve().suffix == ".jsonl")
-        os.dup2(os.open("/dev/full", os.O_WRONLY), int(journal.name))
-    return int(block.sum())
-
-
 def test_a_thread_that_cannot_go_on_ends_the_round_for_the_others(tmp_path: Path) -> None:
     required(mpi.missing())
     folder = tmp_path / "begun"
     folder.mkdir()
-    fold = hyperslab.Fold(fill_own_disk, lambda a, b: a + b)
+    fold = hyperslab.Fold(fills_own_disk, lambda a, b: a + b)
     pipeline = hyperslab.Pipeline(np.ones((200, 10), np.int64))
     reduction = pipeline.reduce(fold, {"folder": str(folder)})
     where: dict[str, Any] = {"engine": "mpi", "workers": 1, "threads": 2, "out": tmp_path / "out"}

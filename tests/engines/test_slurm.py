@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 import hyperslab
 from hyperslab.apps.probing import probe_hosts
-from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver import manage
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -32,13 +30,14 @@ from hyperslab.testing import EngineTests, functions
 from hyperslab.testing.holding import begun, hold, let_go
 from tests.engines.at import At
 from tests.engines.briefly import BRIEF_PROBE
-from tests.engines.chosen import DIFFERING
+from tests.engines.chosen import JOBS
 from tests.engines.fence import removes_the_fence
+from tests.loaded import waits_for_a_gate
 from tests.repetitions import few, only, repeats
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
-from tests.system.faults.command import PATIENCE_S, await_that, load, make_volume
+from tests.system.faults.command import await_that, load, make_volume
 
 MEMORY = "mem=512M"
 PLACE: dict[str, Any] = {"engine": "slurm", "workers": 2, "slurm_option": (MEMORY,)}
@@ -56,7 +55,7 @@ def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Slurm, "batches_per_slot", 1)
 
 
-@only(DIFFERING)
+@only(JOBS)
 class TestSlurm(EngineTests):
     engine = "slurm"
 
@@ -79,15 +78,6 @@ def test_storage_is_looked_at_and_probed_by_jobs(
     assert probed.silent == ()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert list((tmp_path / "data").iterdir()) == []
-
-
-def held(block: Any, slab: Hyperslab, gate: str) -> Any:
-    """The block plus one: the first at once, others when there is a file `gate`."""
-    until = time.monotonic() + PATIENCE_S
-    while any(slab.start) and not Path(gate).exists():
-        assert time.monotonic() < until, "nobody has opened the gate"
-        time.sleep(0.02)
-    return functions.add(block)
 
 
 def run(
@@ -165,17 +155,17 @@ def test_jobs_that_somebody_takes_out_of_the_queue_are_not_submitted_again(
 
     said = "^somebody has cancelled 1 job of the run that waited; .*resume=True continues the run"
     with pytest.raises(RunStopped, match=said):
-        run(tmp_path, held, {"gate": str(gate)}, progress=At(1, take), **options)
+        run(tmp_path, waits_for_a_gate, {"gate": str(gate)}, progress=At(1, take), **options)
     assert manage.status(tmp_path / "out").done == done
     gate.touch()
-    assert run(tmp_path, held, {"gate": str(gate)}, resume=True, **options).ok
+    assert run(tmp_path, waits_for_a_gate, {"gate": str(gate)}, resume=True, **options).ok
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
 
 
 def test_arrays_are_as_small_as_slurm_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several arrays together run no more jobs at a time than one would."""
+    """Several arrays together run no more jobs at a time than one would: one."""
     values = make_volume(tmp_path / "in.nii")
     monkeypatch.setattr(Slurm, "batches_per_slot", 2)
     monkeypatch.setattr(commands, "largest_array", lambda: 1)
@@ -187,11 +177,11 @@ def test_arrays_are_as_small_as_slurm_has_them(
         ask(self)
 
     monkeypatch.setattr(Array, "ask", asked)
-    result = run(tmp_path)
+    result = run(tmp_path, workers=1)
     assert result.ok, result.failures
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
-    assert [(first, size) for _, first, size in began[0].arrays] == [(n, 1) for n in range(4)]
-    assert len(result.trace.slots) == 2
+    assert [(first, size) for _, first, size in began[0].arrays] == [(n, 1) for n in range(2)]
+    assert len(result.trace.slots) == 1
 
 
 def test_jobs_that_cannot_begin_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

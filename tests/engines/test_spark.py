@@ -27,8 +27,9 @@ from hyperslab.engines.spark.java import said_by_java
 from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
 from hyperslab.errors import RunStopped
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.testing import EngineTests
+from hyperslab.testing import EngineTests, functions
 from hyperslab.testing.contents import values_of
+from hyperslab.testing.engines import EIGHT, LAST_BLOCK
 from tests.engines.chosen import OWN_TREE
 from tests.repetitions import only
 from tests.system.clusters import spark
@@ -74,6 +75,15 @@ class TestSpark(EngineTests):
         result = self.run(pipeline, rule=Rule("blocks", (2,)), out=Path("out"))
         assert result.value == values_of(image).sum()
         assert [path.name for path in (tmp_path / "out").glob("result.*")]
+
+    def test_a_worker_that_dies_fails_its_block_alone(self, image: str, tmp_path: Path) -> None:
+        bad = {"deed": "die", "at": LAST_BLOCK}
+        pipeline = Pipeline(image).map(functions.misbehave, bad).write(tmp_path / "out")
+        result = self.run(pipeline, rule=EIGHT, retries=0)
+        (failed,) = result.failures
+        assert failed.task == f"{image}[12:24, 10:20, 9:18]"
+        assert "died in the middle of the task" in failed.message
+        assert len(result.outputs) == 7
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.arrays import Array
-from hyperslab.arrays.slab import Hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -40,6 +38,7 @@ from hyperslab.storage.recordfile import save_record
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
 from tests.engines.chosen import BEGUN
+from tests.loaded import dies_at_every_fourth_slab
 from tests.repetitions import few, only
 from tests.report.made_traces import RUN, found, rules, span, trace
 from tests.system.end_to_end.command import AS_INSTALLED
@@ -288,15 +287,6 @@ def test_a_batch_goes_on_behind_each_task_that_its_process_died_of(
     assert np.array_equal(load(result.outputs[0]), values[:, :, 1:2])
     done = [outcome.task for outcome in Tail(result.folder).poll() if outcome.status == "done"]
     assert sorted(done) == [task for task in range(32) if task % 4]
-
-
-def dies_at_every_fourth_slab(block: Array, slab: Hyperslab) -> Array:
-    number = slab.start[2]
-    if number % 8 == 0:
-        os._exit(7)
-    if number % 4 == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return block
 
 
 def how_it_died(message: str) -> str:

@@ -130,7 +130,11 @@ def test_blosc_of_many_blocks_and_of_noise(inner: CName, shuffle: str) -> None:
 
 @pytest.mark.parametrize("inner", ["none", "lz4", "zstd"])
 def test_bitshuffle_of_every_element_and_block_size(inner: Literal["none", "lz4", "zstd"]) -> None:
-    for kind, size, block in itertools.product(ELEMENTS, (*SIZES, 100_003), (0, 8, 1000)):
+    """Of many blocks, too: each element with one size of them."""
+    blocks = (0, 8, 1000)
+    small = itertools.product(ELEMENTS, SIZES, blocks)
+    large = zip(ELEMENTS, itertools.repeat(100_003), itertools.cycle(blocks), strict=False)
+    for kind, size, block in (*small, *large):
         data = elements(size, kind)
         with stored(data, (size,), hdf5plugin.Bitshuffle(block, inner)) as dataset:
             assert decoded(dataset)[0].tobytes() == data.tobytes(), (kind, size, block)

@@ -59,7 +59,7 @@ def damaged(request: pytest.FixtureRequest) -> tuple[tuple[int, ...], list[bytes
     plain = nib.Nifti1Image(volume(request.param), np.eye(4)).to_bytes()
     found = silent_damage(gzip.compress(plain, 1), 3)
     assert len(found) >= 2
-    return request.param, found
+    return request.param, found[:2]
 
 
 @each_value("every way of reading, and every file")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from tests.formats.matrix import Expected, Matrix, Row, opened, way_of
 from tests.repetitions import ALL, repeats
 
 Made = Callable[[Matrix, Row], Path]
+Case = TypeVar("Case")
 CASES = [(matrix, row) for matrix in page.MATRICES for row in matrix.rows()]
 READ = [(matrix, row) for matrix, row in CASES if row.way != "refused"]
 REFUSED = [(matrix, row) for matrix, row in CASES if row.way == "refused"]
@@ -104,9 +105,10 @@ def values_are_those_of_the_library(matrix: Matrix, row: Row, url: str) -> None:
         expected = whole(row.expected or matrix.expected, url, values)
         view = ArrayView(source, values)
         assert view.shape == expected.shape
-        for index in selections(expected.shape):
+        everything, *parts = selections(expected.shape)
+        for index in (everything, *in_turn(row, 0, parts)):
             same_bits(np.asarray(view[index], view.dtype), expected[(..., *index)])
-        for axis, positions in lists(expected.shape):
+        for axis, positions in in_turn(row, 1, lists(expected.shape)):
             before: tuple[Any, ...] = (slice(None),) * axis
             same_bits(view[(*before, positions)], expected.take(positions, axis))
 
@@ -212,14 +214,14 @@ def outputs(shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
     return [np.zeros(shape, dtype), np.zeros(shape, dtype, order="F"), gaps, turned]
 
 
-def in_turn(row: Row, place: int, blocks: list[Array]) -> list[Array]:
-    """The blocks for a selection: every other one in `make test`, where all of them meet a row, and
-    rows take turns at which of its two selections do; all in `make test-all`.
+def in_turn(row: Row, place: int, cases: list[Case]) -> list[Case]:
+    """Every other one of the cases of a row in `make test`, where rows take turns: of selections,
+    of lists, and of blocks for a selection, all of which meet a row. All in `make test-all`.
     """
     if ALL in os.environ:
-        return blocks
+        return cases
     turn = zlib.crc32(row.name.encode()) + place
-    return blocks[turn % 2 :: 2]
+    return cases[turn % 2 :: 2]
 
 
 def same_bits(block: Array, expected: Array) -> None:

@@ -14,6 +14,7 @@ import hyperslab
 from hyperslab.engines import default_workers
 from hyperslab.engines.environment import THREAD_VARIABLES, environment
 from hyperslab.machine.host import Host, peak_rss_bytes
+from tests.loaded import blas_threads
 
 SELF_CGROUP = Path("/proc/self/cgroup")
 
@@ -99,13 +100,6 @@ def test_workers_are_told_their_share_of_the_processors(monkeypatch: pytest.Monk
     assert {variables[name] for name in THREAD_VARIABLES} == {"2", "3"}
 
 
-def blas_threads(block: np.ndarray) -> int:
-    from threadpoolctl import threadpool_info
-
-    np.ones((64, 64)) @ np.ones((64, 64))
-    return max(int(pool["num_threads"]) for pool in threadpool_info())
-
-
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_blas_has_one_thread_where_every_processor_is_a_slot(engine: str) -> None:
     fold = hyperslab.Fold(lift=blas_threads, merge=max)
@@ -134,10 +128,10 @@ def test_tracing_costs_under_one_percent(tmp_path: Path) -> None:
     pipeline = hyperslab.Pipeline(values).map(
         lambda block: np.sort(block, axis=None).reshape(block.shape)
     )
-    costs = [
+    costs = (
         _tracing_cost(pipeline.write(tmp_path / name)) for name in ("once", "again", "at last")
-    ]
-    assert 0 < min(costs) < 0.01, "others of this machine only make it look larger"
+    )
+    assert any(0 < cost < 0.01 for cost in costs), "others of this machine make it look larger"
 
 
 def _tracing_cost(pipeline: hyperslab.Pipeline) -> float:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +139,34 @@ def test_descendants_count_as_own_while_they_live_and_when_they_have_ended() -> 
         assert child.stdout is not None
         child.stdout.readline()
         alive = pressure.sample()
+        by_parents = pressure._ticks_by_parents(pressure.PROC)
         child.communicate(b"\n")
     ended = pressure.sample()
+    assert by_parents is not None
+    assert by_parents > 0.4 * TICKS, "where the kernel lists no children"
     assert alive["own_s"] - before["own_s"] > 0.4
     assert ended["own_s"] >= alive["own_s"] - 2 / TICKS
     load = pressure.between(before, ended)
     assert 0 < load["own_share"] <= load["busy_share"] <= 1
     assert load["host"] == os.uname().nodename
+
+
+def test_children_of_every_thread_and_of_children_are_descendants() -> None:
+    line = ["sh", "-c", "sleep 100 & echo; wait"]
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(
+            subprocess.Popen, line, stdout=subprocess.PIPE, start_new_session=True
+        ).result()
+        with child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            listed = pressure._children(pressure.PROC / str(os.getpid()))
+            (below,) = pressure._children(pressure.PROC / str(child.pid))
+            parent = pressure._parent_and_ticks(pressure.PROC / below)
+            os.killpg(child.pid, signal.SIGKILL)
+    assert str(child.pid) in listed
+    assert parent is not None
+    assert parent[0] == str(child.pid)
 
 
 @pytest.mark.parametrize("engine", ["serial", "threads", "processes"])

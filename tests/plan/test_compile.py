@@ -260,7 +260,7 @@ def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:
             assert len(plan.stages[0].tasks) >= files
         return time.process_time() - began
 
-    small, large = cpu_seconds(100), cpu_seconds(800)
+    small, large = cpu_seconds(50), cpu_seconds(400)
     assert large < 8 * small * 3, f"8 times the files took {large / small:.1f} times the time"
 
 

@@ -23,7 +23,7 @@ from tests.repetitions import few as only_some
 from tests.repetitions import repeats
 from tests.system.end_to_end.command import save
 
-FEW, MANY = 100, 3000
+FEW, MANY = 100, 1500
 GROWTH, GROWTH_OF_ONE = 2.0, 3.0
 """Times as long that a file may take in a plan of many as in one of few; and where they are one
 array, of which few make a single block.

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hyperslab.workloads import kernels
+from tests.examples import of_each
 from tests.repetitions import each_value
 from tests.workloads.made_blocks import both, both_ways, values_of  # noqa: F401
 
@@ -94,6 +95,7 @@ BINNED = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "ui
 
 @pytest.mark.parametrize("dtype", BINNED)
 @given(data=st.data(), bins=st.sampled_from([1, 2, 3, 10, 100, 4096, 65536, 70_000]))
+@settings(max_examples=of_each(100))
 def test_bins_of_a_given_range_are_those_of_numpy(
     dtype: str, data: st.DataObject, bins: int
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -19,6 +19,7 @@ from hyperslab.arrays import Array
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import histogram
 from tests.blockwise import NUMBERS, SHAPES, arrays, reduce_blocks
+from tests.examples import of_each
 
 
 def count(
@@ -35,6 +36,7 @@ def count(
 @pytest.mark.parametrize("name", ["histogram", "histogram-python"])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16"])
 @given(data=st.data())
+@settings(max_examples=of_each(100))
 def test_narrow_types_have_a_bin_per_value(name: str, dtype: str, data: st.DataObject) -> None:
     values = data.draw(arrays(dtype))
     result = count(values, data.draw(st.integers(0, 99)), name)

@@ -14,7 +14,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 import scipy.ndimage
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import workloads
@@ -23,6 +23,7 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import downsample, smooth
 from tests.blockwise import NUMBERS, SHAPES, arrays, blocks_of
+from tests.examples import of_each
 from tests.repetitions import each_value
 
 
@@ -162,6 +163,7 @@ def test_smoothing_large_blocks_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @given(data=st.data(), factors=st.tuples(*[st.integers(1, 4)] * 3), seed=st.integers(0, 99))
+@settings(max_examples=of_each(100))
 def test_downsampling_is_the_mean_of_those_present(
     dtype: str, data: st.DataObject, factors: tuple[int, int, int], seed: int
 ) -> None:

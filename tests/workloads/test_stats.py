@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import workloads
@@ -19,6 +19,7 @@ from hyperslab.arrays import Array
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import stats
 from tests.blockwise import NUMBERS, arrays, reduce_blocks
+from tests.examples import of_each
 
 
 def measure(data: Array, seed: int = 0) -> stats.Stats:
@@ -29,6 +30,7 @@ def measure(data: Array, seed: int = 0) -> stats.Stats:
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @given(data=st.data())
+@settings(max_examples=of_each(100))
 def test_stats_are_exact_and_the_same_for_every_partition(dtype: str, data: st.DataObject) -> None:
     values = data.draw(arrays(dtype))
     result = measure(values, data.draw(st.integers(0, 99)))

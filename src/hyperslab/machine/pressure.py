@@ -12,6 +12,7 @@ import resource
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -160,34 +161,72 @@ def _own_s(proc: Path, unwaited_s: float) -> float | None:
     """CPU seconds of this process, its live descendants, and all that they have waited for, with
     what is known of others.
     """
-    parents: dict[int, list[int]] = {}
-    ticks: dict[int, int] = {}
-    for pid, parent, spent in _processes(proc):
-        parents.setdefault(parent, []).append(pid)
-        ticks[pid] = spent
-    if not ticks:
+    ticks = _ticks_of_descendants(proc)
+    if ticks is None:
         return None
     usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    total = unwaited_s + sum(u.ru_utime + u.ru_stime for u in usage)
-    waiting = list(parents.get(os.getpid(), ()))
+    return unwaited_s + sum(u.ru_utime + u.ru_stime for u in usage) + ticks / TICKS_PER_S
+
+
+def _ticks_of_descendants(proc: Path) -> int | None:
+    """Ticks spent by those that live, and by what they have waited for; None where no process can
+    be seen. To look at every process of a machine takes longer than all else of a sample.
+    """
+    own = proc / str(os.getpid())
+    if not (own / "task" / own.name / "children").exists():
+        return _ticks_by_parents(proc)
+    total = 0
+    waiting = _children(own)
     while waiting:
-        pid = waiting.pop()
-        total += ticks[pid] / TICKS_PER_S
-        waiting += parents.get(pid, ())
+        folder = proc / waiting.pop()
+        seen = _parent_and_ticks(folder)
+        if seen is not None:
+            total += seen[1]
+            waiting += _children(folder)
     return total
 
 
-def _processes(proc: Path) -> Iterator[tuple[int, int, int]]:
-    """(pid, parent's pid, ticks spent by it and by what it has waited for) of every process that
-    can be seen.
+def _children(folder: Path) -> list[str]:
+    """Numbers of the children of a process, as the kernel lists them for each thread (proc(5));
+    none if it has just ended.
     """
+    lists = (folder / "task").glob("*/children")
+    with suppress(OSError):
+        return [number for path in lists for number in words_of(path)]
+    return []
+
+
+def _ticks_by_parents(proc: Path) -> int | None:
+    """The same where the kernel lists no children: by the parents of all processes."""
+    parents: dict[str, list[str]] = {}
+    ticks: dict[str, int] = {}
     for folder in proc.glob("[0-9]*"):
-        lines = lines_of(folder / "stat")  # none: it has just ended
-        if lines:
-            # The name, in parentheses, may hold anything. utime stime cutime cstime: 14 to 17 in
-            # proc_pid_stat(5).
-            fields = lines[0].rpartition(")")[2].split()
-            yield int(folder.name), int(fields[1]), sum(int(word) for word in fields[11:15])
+        seen = _parent_and_ticks(folder)
+        if seen is not None:
+            parents.setdefault(seen[0], []).append(folder.name)
+            ticks[folder.name] = seen[1]
+    if not ticks:
+        return None
+    total = 0
+    waiting = list(parents.get(str(os.getpid()), ()))
+    while waiting:
+        number = waiting.pop()
+        total += ticks[number]
+        waiting += parents.get(number, ())
+    return total
+
+
+def _parent_and_ticks(folder: Path) -> tuple[str, int] | None:
+    """The parent's number, and the ticks spent by a process and by what it has waited for; None if
+    it has just ended.
+    """
+    lines = lines_of(folder / "stat")
+    if not lines:
+        return None
+    # The name, in parentheses, may hold anything. utime stime cutime cstime: 14 to 17 in
+    # proc_pid_stat(5).
+    fields = lines[0].rpartition(")")[2].split()
+    return fields[1], sum(int(word) for word in fields[11:15])
 
 
 def _stalled_s(proc: Path, kind: str) -> Iterator[tuple[str, float]]:

@@ -29,7 +29,7 @@ from tests.network.lab.labs import TOLERANT, require, spec
 from tests.repetitions import repeats
 from tests.system.clusters import mpi, spark
 from tests.system.clusters.required import required
-from tests.system.end_to_end.command import AS_INSTALLED, call_program, image_of, save
+from tests.system.end_to_end.command import AS_INSTALLED, call, call_program, image_of, save
 from tests.system.faults.command import await_recorded, await_that, running
 
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
@@ -143,12 +143,14 @@ def test_a_run_that_had_no_idle_processors_is_bound_by_them(cluster: Cluster) ->
     assert Usage(**fields | busy | {"usable": {}}).bound == ""
 
 
-def test_who_is_killed_leaves_nothing(started: tuple[Cluster, ExitStack], tmp_path: Path) -> None:
-    """The last one of this cluster: first a worker dies, without which a run is completed; then a
-    keeper, whose driver goes on.
-    """
-    cluster, ends = started
+@repeats("a run is completed without a worker: faults/test_clusters.py; in a laboratory: below")
+def test_a_run_is_completed_without_a_worker(cluster: Cluster, tmp_path: Path) -> None:
     _run_while_a_worker_dies(cluster, tmp_path)
+
+
+def test_who_is_killed_leaves_nothing(started: tuple[Cluster, ExitStack]) -> None:
+    """The last one of this cluster: a keeper dies, whose driver goes on."""
+    cluster, ends = started
     (keeper,) = _parents(cluster.processes)
     os.kill(keeper, signal.SIGKILL)
     ends.close()
@@ -235,7 +237,7 @@ def test_run_in_a_laboratory(
     image = save(tmp_path / "a.nii", np.arange(64, dtype=np.int16).reshape(4, 4, 4))
     out = tmp_path / "out"
     words = ("run", "increment", image, "-o", out, "--engine", "dask-delayed", "--netlab", path)
-    refused = call_program(*words, "--connect", "tcp://198.18.0.2:8786")
+    refused = call(*words, "--connect", "tcp://198.18.0.2:8786")
     assert refused.code == 2
     assert "--netlab and --connect: give one of them" in refused.err
     monkeypatch.setenv("SUDO_USER", "me")

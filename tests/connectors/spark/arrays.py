@@ -84,9 +84,9 @@ def nifti(folder: Path) -> Stored:
     return Stored(folder / "e.nii", "", np.asarray(nib.load(folder / "e.nii").get_fdata()), 2, 1)  # type: ignore[attr-defined]
 
 
-def gzipped(folder: Path) -> Stored:
+def gzipped(folder: Path, shape: tuple[int, ...] = (40, 50, 3000)) -> Stored:
     """Large enough to be indexed, so that tasks enter it in the middle."""
-    values = np.random.default_rng(0).integers(0, 99, (40, 50, 3000)).astype("i2")
+    values = np.random.default_rng(0).integers(0, 99, shape).astype("i2")
     nib.save(nib.Nifti1Image(values, np.eye(4)), folder / "f.nii.gz")  # type: ignore[no-untyped-call]
     return Stored(folder / "f.nii.gz", "", values, 2, 1)
 

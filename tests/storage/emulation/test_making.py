@@ -283,7 +283,7 @@ def test_a_program_that_cannot_be_killed_is_said(
 ) -> None:
     """As one that waits for a medium that does not answer: here, what waits for a tier."""
     monkeypatch.setattr(removing, "_KILLED_S", 0.1)
-    with mounted(tmp_path, Settings(latency_s=100)) as tier:
+    with mounted(tmp_path, Settings(latency_s=5)) as tier:
         assert tier.pid is not None
         waiting = subprocess.Popen(["stat", tmp_path / "missing"], stderr=subprocess.DEVNULL)
         while not program.counters(tier)["operations"]["lookup"]:

@@ -26,14 +26,17 @@ from tests.storage.remote.server import Server, serving
 BUCKET = "bucket"
 SHAPE = (24, 30, 36)
 _MOTO = """
-import logging, sys
+import functools, logging, sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication as Dispatcher
 from moto.server import ThreadedMotoServer
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
+Dispatcher.get_backend_for_host = functools.cache(Dispatcher.get_backend_for_host)
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)
 sys.stdin.read()
 """
+"A server that looks once, not at every request, which of its services a host stands for."
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def test_blocks_of_a_remote_file_are_written(
         "--values",
         "stored",
         "--workers",
-        2,
+        1,
         "--keep",
         "volume",
         *options,

@@ -22,6 +22,7 @@ from hyperslab.storage.location import Remote
 from tests.repetitions import few
 from tests.storage.remote.conftest import S3
 from tests.storage.remote.server import Server
+from tests.system.end_to_end.command import call
 from tests.system.faults.command import program as command
 
 SECRETS = ("wJalrXUtnFEMI", "AKIAEXAMPLE", "hunter2xyzzy", "d15c0-signature", "tok-3n-v4lue")
@@ -76,7 +77,7 @@ def test_the_command_leaves_no_secret(
     folder: Path, web: Server, s3: S3, tmp_path: Path, values: Array
 ) -> None:
     """Neither of what succeeds nor of what fails: a URL that is signed, options, and a task that is
-    denied.
+    denied. What workers leave of options: above.
     """
     web.objects["/dir/a b.nii"] = (folder / "plain.nii").read_bytes()
     options = [
@@ -94,6 +95,8 @@ def test_the_command_leaves_no_secret(
         3,
         "--values",
         "stored",
+        "--engine",
+        "threads",
     ]
     done = command(*run, *options[:2])
     assert done.returncode == 0, done.stderr
@@ -106,9 +109,9 @@ def test_the_command_leaves_no_secret(
     assert "X-Amz-Signature=***" in provenance
     assert leaks(tmp_path / "out") == []
     assert not [secret for secret in SECRETS if secret in done.stdout + done.stderr]
-    again = command(*run, *options, "--resume")
-    assert again.returncode != 0, "an option that the store does not know"
-    assert not [secret for secret in SECRETS if secret in again.stdout + again.stderr]
+    again = call(*run, *options, "--resume")
+    assert again.code != 0, "an option that the store does not know"
+    assert not [secret for secret in SECRETS if secret in again.out + again.err]
 
 
 def test_a_run_that_fails_leaves_no_secret(folder: Path, web: Server, tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_storage_options_of_the_command_line() -> None:
 def test_a_denied_file_among_the_further_inputs(web: Server, folder: Path, tmp_path: Path) -> None:
     web.objects["/a.nii"] = (folder / "plain.nii").read_bytes()
     web.always = "403"
-    done = command(
+    done = call(
         "run",
         "stats",
         folder / "plain.nii",
@@ -292,9 +295,9 @@ def test_a_denied_file_among_the_further_inputs(web: Server, folder: Path, tmp_p
         "-o",
         tmp_path / "out",
     )
-    assert done.returncode == 2
-    assert "access is denied" in done.stderr
-    assert not [secret for secret in SECRETS if secret in done.stderr]
+    assert done.code == 2
+    assert "access is denied" in done.err
+    assert not [secret for secret in SECRETS if secret in done.err]
 
 
 def test_long_words_take_no_longer_than_others() -> None:

@@ -12,7 +12,7 @@ import zarr
 
 from hyperslab.arrays import Array
 from tests.formats.zarr_made import make
-from tests.storage.remote.conftest import S3
+from tests.storage.remote.conftest import BUCKET, S3
 from tests.storage.remote.server import Server
 
 SHAPE, CHUNKS = (24, 30, 36), (8, 10, 12)
@@ -40,8 +40,7 @@ def put(store: S3 | Server, folder: Path, name: str) -> tuple[str, dict[str, Any
     }
     if isinstance(store, S3):
         store.fs.invalidate_cache()
-        for key, data in files.items():
-            store.put(f"{name}/{key}", data)
-        return f"s3://bucket/{name}", store.options
+        store.fs.pipe({f"{BUCKET}/{name}/{key}": data for key, data in files.items()})
+        return f"s3://{BUCKET}/{name}", store.options
     store.objects.update({f"/{name}/{key}": data for key, data in files.items()})
     return f"{store.url}/{quote(name)}", {}

@@ -10,13 +10,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from unittest import mock
 
 import nibabel as nib
 import numpy as np
+import typer
 
 from hyperslab import cli
 from hyperslab.arrays import Array
@@ -92,19 +93,24 @@ def call_into(out: TextIO, err: TextIO, *arguments: object) -> int:
 
 
 _load = functools.cache(verbs.load)
+_get_command = functools.cache(typer.main.get_command)
 
 
 @contextlib.contextmanager
 def _quick(words: Sequence[str]) -> Iterator[None]:
-    """A block in which flags are made of a verb's function once for all commands but those that
-    show their help, and no worker is started beside imports, which were made here long ago: most
-    commands would start it for nothing.
+    """A block in which the list of verbs, and the flags of a verb, are made once for all commands
+    but those that show their help, and no worker is started beside imports, which were made here
+    long ago: most commands would start it for nothing.
     """
     none = contextlib.nullcontext()
-    load = verbs.load if {"--help", "-h"} & set(words) else _load
+    load: Callable[..., Any] = _load
+    get_command: Callable[..., Any] = _get_command
+    if {"--help", "-h"} & set(words):
+        load, get_command = verbs.load, typer.main.get_command
     with (
         mock.patch.object(cli, "worker_ahead", return_value=none),
         mock.patch.object(verbs, "load", load),
+        mock.patch.object(typer.main, "get_command", get_command),
     ):
         yield
 

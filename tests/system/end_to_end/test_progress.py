@@ -199,8 +199,13 @@ def test_progress_of_a_resumed_run_counts_from_where_it_was(
 
 
 def test_quiet_says_nothing_on_success(tmp_path: Path) -> None:
-    for verb, run in (("increment", call), ("stats", call), ("histogram", call_program)):
-        done = run("run", verb, ANATOMICAL, "-o", tmp_path / verb, "--quiet", "--blocks", "3")
+    for verb, run, engine in (
+        ("increment", call, "serial"),
+        ("stats", call, "threads"),
+        ("histogram", call_program, "processes"),
+    ):
+        line = ("run", verb, ANATOMICAL, "-o", tmp_path / verb, "--quiet", "--blocks", "3")
+        done = run(*line, "--engine", engine)
         assert done == (0, "", "")
         assert outputs(tmp_path / verb)
 

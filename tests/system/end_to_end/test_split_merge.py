@@ -19,7 +19,7 @@ from hyperslab.arrays import Array
 from hyperslab.storage import renaming
 from tests.formats.nifti_made import RGB
 from tests.formats.nifti_made import save as save_exactly
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.end_to_end.command import (
     EPI,
     FUNCTIONAL,
@@ -282,6 +282,7 @@ def test_arrays_of_any_number_of_axes(tmp_path: Path, shape: tuple[int, ...]) ->
         np.testing.assert_array_equal(file["signal"][()], values)
 
 
+@repeats("blocks are merged by stages: in test_what_belongs_to_the_whole_survives")
 def test_blocks_are_split_again_and_merged_by_stages(volume: Path, tmp_path: Path) -> None:
     convert(volume, tmp_path / "halves", "--blocks", "1x1x2")
     for number, half in enumerate(blocks_of(tmp_path / "halves")):

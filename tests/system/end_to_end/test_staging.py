@@ -244,7 +244,7 @@ def after_a_copy(block: Array, tier: str) -> Array:
     task = next(CALLS) if block.shape == IMAGE else 0
     is_waiting = task >= ALONE
     while is_waiting and time.monotonic() < until:
-        time.sleep(0.005)
+        time.sleep(0.03)
         copies = [int(path.name) for path in Path(tier).glob("*/in/*[0-9]")]
         is_waiting = "never" not in ANSWERS and max(copies, default=-1) < task
     return add(block)

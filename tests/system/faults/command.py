@@ -28,6 +28,8 @@ SLABS = SHAPE[2]
 FUNCTIONS = "hyperslab.testing.functions"
 PATIENCE_S = 200.0
 "After so long, something hangs; nothing is measured by it."
+POLL_S = 0.03
+"Between two looks: to look often takes a processor from what is awaited."
 
 
 def make_volume(path: Path, seed: int = 0) -> Array:
@@ -138,7 +140,7 @@ def await_that(what: str, condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s in vain: {what}"
-        time.sleep(0.01)
+        time.sleep(POLL_S)
 
 
 def recorded(out: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,16 @@ from tests.system.end_to_end.command import save
 from tests.system.faults import conversions
 
 
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The volume in a file, of which tests have copies."""
+    path = tmp_path_factory.mktemp("saved") / "in.nii"
+    return save(path, conversions.values(), conversions.AFFINE)
+
+
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return save(tmp_path / "in.nii", conversions.values(), conversions.AFFINE)
+def source(tmp_path: Path, saved: Path) -> Path:
+    return shutil.copyfile(saved, tmp_path / "in.nii")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ or end early.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -92,8 +93,12 @@ def let_go(environment: Mapping[str, str]) -> None:
     Path(environment["HOLD"]).unlink()
 
 
+@functools.cache
 def values() -> Array:
-    return np.random.default_rng(0).integers(0, 300, SHAPE).astype("u2")
+    """Of the volume, drawn once; not to be written to."""
+    drawn = np.random.default_rng(0).integers(0, 300, SHAPE).astype("u2")
+    drawn.setflags(write=False)
+    return drawn
 
 
 def job(source: Path, kind: str, *more: object) -> tuple[object, ...]:

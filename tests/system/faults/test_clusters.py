@@ -75,8 +75,8 @@ def workers(run: Running, engine: str) -> list[psutil.Process]:
 
 
 WORKERS_DIE = (
-    "workers that die cost attempts: of a reduction on Dask, of a task on Spark, below; of a map:"
-    " test_workers.py"
+    "workers that die cost attempts: of a reduction on Dask, below; of a task on Spark:"
+    " engines/test_spark.py; of a map: test_workers.py"
 )
 DRIVERS_DIE = "a driver that dies leaves no process, and a run to resume: test_driver.py"
 STOPS = "a run stops when its cluster is gone: a Dask of our own, and Java"
@@ -120,6 +120,7 @@ def test_killed_workers(tmp_path: Path, engine: str, function: str) -> None:
         assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
 
 
+@repeats("a worker of Spark that dies fails its block alone: engines/test_spark.py")
 @pytest.mark.parametrize(
     ("engine", "deed"),
     [("spark", "die")],

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from hyperslab.driver.directory import RunDirectory
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.faults.command import (
     PATIENCE_S,
     Running,
@@ -176,6 +176,9 @@ def test_a_tier_on_another_mount_of_the_same_device(tmp_path: Path) -> None:
     assert list((tmp_path / "fast").iterdir()) == []
 
 
+@repeats(
+    "deaths by way of a tier: test_staging.py; commands: apps/commands/test_command_staging.py"
+)
 @pytest.mark.parametrize("kills", few([1], [1, 2], "a run that was killed is gone on with"))
 def test_by_way_of_a_fast_tier_nothing_is_lost_either(tmp_path: Path, nap: str, kills: int) -> None:
     """Nothing is left there."""

@@ -54,10 +54,10 @@ def expected(
 Expected = Callable[[str], dict[str, bytes]]
 
 
-FORMS = ("parts", "split")
-"""Into one place, and into several. Those that are written in place or as a store are killed while
-they replace something, below, and stopped and gone on with in test_copies.py; the campaign kills
-conversions of all kinds.
+FORMS = ("split",)
+"""Into several places. Parts of one file that are lost are done again in test_lost_pages.py. Those
+that are written in place or as a store are killed while they replace something, below, and stopped
+and gone on with in test_copies.py; the campaign kills conversions of all kinds.
 """
 
 

@@ -64,6 +64,12 @@ def counted(tmp_path: Path, *more: object) -> tuple[object, ...]:
     return job(tmp_path, "counted", *params, *more)
 
 
+def on_this_host(tmp_path: Path) -> list[object]:
+    """The same, by threads of ours."""
+    there = [argument for argument in counted(tmp_path) if argument not in PLACE]
+    return [*there, "--engine", "threads"]
+
+
 def held(tmp_path: Path, *more: object) -> tuple[object, ...]:
     """The same, of which two jobs stay at their tasks when two have ended."""
     arguments = counted(tmp_path, *more)
@@ -199,7 +205,7 @@ def test_a_detached_run_is_cancelled_from_anywhere(tmp_path: Path, cluster: slur
     let_go(tmp_path / "runs")
     before = sum(executions(tmp_path / "runs").values())
     left = recorded(out)
-    done = hyperslab(*counted(tmp_path), "--resume")
+    done = hyperslab(*on_this_host(tmp_path), "--resume")
     assert done.returncode == 0, done
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - left
@@ -227,8 +233,7 @@ def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: sl
     last = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, check=False)
     assert last.returncode == 1
     assert "of the run wrote is gone, or was changed" in last.stderr
-    on_this_host = [argument for argument in counted(tmp_path) if argument not in PLACE]
-    done = hyperslab(*on_this_host, "--resume")
+    done = hyperslab(*on_this_host(tmp_path), "--resume")
     assert done.returncode == 0, done
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
 

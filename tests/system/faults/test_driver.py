@@ -42,7 +42,9 @@ ON_THREADS = ("--engine", "threads")
 "For runs whose workers nobody disturbs: these would take longer to start than the run."
 
 
-def job(tmp_path: Path, function: str, *more: object, seconds: float = 0.07) -> tuple[object, ...]:
+def job(
+    tmp_path: Path, function: str, *more: object, seconds: float = 0.07, workers: int = WORKERS
+) -> tuple[object, ...]:
     """A command that leaves a file per execution in tmp_path/runs."""
     (tmp_path / "runs").mkdir(exist_ok=True)
     params = ("-p", f"folder={tmp_path}/runs", "-p", f"seconds={seconds}")
@@ -55,7 +57,7 @@ def job(tmp_path: Path, function: str, *more: object, seconds: float = 0.07) -> 
         "--partition",
         "slabs",
         "--workers",
-        WORKERS,
+        workers,
         *more,
     )
 
@@ -174,7 +176,7 @@ def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> Non
 
 def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume")
+    arguments = job(tmp_path, "counted", "--keep", "volume", workers=1)
     for kill, moment in enumerate(("run-0001", "run-0002/status.json", "run-0003/worker.log")):
         with held_run(tmp_path, *arguments, *(["--resume"] if kill else []), free=1) as run:
             await_that(moment, (out / ".hyperslab" / moment).exists)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.system.end_to_end.command import Finished, call
 from tests.system.faults.conversions import KINDS, job, undisturbed
 
 pytestmark = pytest.mark.usefixtures("without_a_report")
+Sound = Callable[[str], Path]
 
 
 def verified(out: Path) -> Finished:
@@ -95,12 +97,30 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory, saved: Path) -> Sound:
+    """The folder of a conversion of a kind, made once, of which tests have copies; a first one is
+    verified.
+    """
+    found: dict[str, Path] = {}
+
+    def of_kind(kind: str) -> Path:
+        if kind not in found:
+            folder = tmp_path_factory.mktemp(kind)
+            undisturbed(*job(Path(shutil.copy2(saved, folder)), kind))
+            found[kind] = folder / "out"
+            shutil.copytree(found[kind], folder / "copy" / "out")
+            assert verified(place(folder / "copy", kind)).code == 0
+        return found[kind]
+
+    return of_kind
+
+
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_header_is_found(tmp_path: Path, source: Path, change: str) -> None:
+def test_a_changed_header_is_found(tmp_path: Path, sound: Sound, change: str) -> None:
     kind, deed = CHANGES[change]
-    undisturbed(*job(source, kind))
+    shutil.copytree(sound(kind), tmp_path / "out")
     path = place(tmp_path, kind)
-    assert verified(path).code == 0
     deed(path)
     found = verified(path)
     assert (found.code, f"{path.name} (header)" in found.out + found.err) == (1, True), found
@@ -111,9 +131,8 @@ FORMS = ("placed", "parts", "split", "shards")
 
 
 @pytest.mark.parametrize("kind", few(FORMS, KINDS, "every volume has a frame"))
-def test_every_volume_has_a_frame(tmp_path: Path, source: Path, kind: str) -> None:
-    undisturbed(*job(source, kind))
-    (record,) = (tmp_path / "out").rglob("manifest.json")
+def test_every_volume_has_a_frame(sound: Sound, kind: str) -> None:
+    (record,) = sound(kind).rglob("manifest.json")
     entries = json.loads(record.read_text())["outputs"]
     names = {entry["path"] for entry in entries}
     assert sorted(entry["path"] for entry in entries if "frame" in entry) == sorted(names)
@@ -140,15 +159,24 @@ STORES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory, saved: Path) -> Path:
+    """The folder of a run whose blocks are stores, of which tests have copies."""
+    folder = tmp_path_factory.mktemp("stores")
+    words = ("increment", saved, "-o", folder / "out", "--blocks", 2, "--format", "zarr")
+    undisturbed("run", *words, "--engine", "serial", "-q")
+    shutil.copytree(folder / "out", folder / "copy")
+    assert verified(folder / "copy").code == 0
+    return folder / "out"
+
+
 @pytest.mark.parametrize("change", STORES)
 def test_documents_of_blocks_that_are_stores_are_covered(
-    tmp_path: Path, source: Path, change: str
+    tmp_path: Path, stores: Path, change: str
 ) -> None:
     """Each block is an output by itself, which has no frame."""
     out = tmp_path / "out"
-    words = ("increment", source, "-o", out, "--blocks", 2, "--format", "zarr")
-    undisturbed("run", *words, "--engine", "serial", "-q")
-    assert verified(out).code == 0
+    shutil.copytree(stores, out)
     block = min(out.glob("*.zarr"))
     STORES[change](block)
     found = verified(out)

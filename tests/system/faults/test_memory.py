@@ -26,6 +26,8 @@ from tests.repetitions import repeats
 
 MIB = 2**20
 MEMORY = 96 * MIB
+VOLUME_NBYTES = 256 * MIB
+SCALED_NBYTES = 64 * MIB
 WORKERS = 2
 SLACK = 8 * MIB
 "For pages that the allocator keeps."
@@ -49,17 +51,17 @@ def make(path: Path, nbytes: int, slope: float = 1.0) -> Path:
 
 @pytest.fixture(scope="module")
 def volume(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """512 MiB, more than five times what a run may use."""
+    """Nearly three times what a run may use."""
     folder = tmp_path_factory.mktemp("volume")
-    yield str(make(folder / "volume.nii", 512 * MIB))
+    yield str(make(folder / "volume.nii", VOLUME_NBYTES))
     shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """128 MiB whose real values are 512 MiB of float64."""
+    """Its real values, of float64, take four times its bytes: as many as the volume has."""
     folder = tmp_path_factory.mktemp("scaled")
-    yield str(make(folder / "scaled.nii", 128 * MIB, slope=0.37))
+    yield str(make(folder / "scaled.nii", SCALED_NBYTES, slope=0.37))
     shutil.rmtree(folder)
 
 
@@ -93,7 +95,7 @@ def check(
     planned = threads * needs.bytes_peak
     assert all(0 < nbytes <= planned + WORKER_BASE_BYTES for nbytes in used.values())
     assert all(nbytes <= planned + base + SLACK for nbytes in used.values())
-    assert sum(span.nbytes for span in result.trace.spans if span.kind == "read") >= 128 * MIB
+    assert sum(span.nbytes for span in result.trace.spans if span.kind == "read") >= (SCALED_NBYTES)
 
 
 @repeats("memory of a map: on threads of workers, and of real values, below")

@@ -4,8 +4,6 @@ nothing hangs.
 
 from __future__ import annotations
 
-import dataclasses
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 
 import hyperslab as hs
+from tests.loaded import Gain, interrupting, leaves_a_child, nameless, unspeakable
 from tests.repetitions import few
 from tests.system.clusters.processes import runs
 from tests.system.faults.command import await_that, hyperslab, make_volume
@@ -23,39 +22,8 @@ Block = np.ndarray[Any, Any]
 ENGINES = [("serial", 1), ("threads", 2), ("processes", 2)]
 
 
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no")
-
-
-def unspeakable(block: Block, slab: hs.Hyperslab) -> Block:
-    if slab.start[2] == 0:
-        raise Unspeakable
-    return block
-
-
-def interrupting(block: Block, slab: hs.Hyperslab) -> Block:
-    if slab.start[2] == 0:
-        raise KeyboardInterrupt
-    return block
-
-
-def nameless(block: Block, slab: hs.Hyperslab) -> Block:
-    if slab.start[2] == 0:
-        raise ValueError("a name that is no text: \udcff")
-    return block
-
-
 def masked(block: Block) -> Block:
     return np.ma.masked_less(block, 100)
-
-
-def leaving_a_child(block: Block, pid_file: str) -> Block:
-    child = subprocess.Popen(["sleep", "600"])
-    Path(pid_file).write_text(str(child.pid))
-    import os
-
-    os._exit(3)
 
 
 # In the main thread, where `serial` runs it, KeyboardInterrupt is Ctrl-C:
@@ -70,16 +38,6 @@ ODD_EXCEPTIONS = [
     )
     if (engine, function) != ("serial", interrupting)
 ]
-
-
-@dataclasses.dataclass
-class Gain:
-    """A callable that cannot be hashed."""
-
-    factor: int
-
-    def __call__(self, block: Block) -> Block:
-        return block * np.uint16(self.factor)
 
 
 PLAYED = [case for case in ODD_EXCEPTIONS if case[0] == "threads" or case[2] is unspeakable]
@@ -167,7 +125,7 @@ def test_what_a_function_starts_ends_with_its_worker(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     params = {"pid_file": str(tmp_path / "pid")}
     pipeline = (
-        hs.Pipeline(str(tmp_path / "in.nii")).map(leaving_a_child, params).write(tmp_path / "out")
+        hs.Pipeline(str(tmp_path / "in.nii")).map(leaves_a_child, params).write(tmp_path / "out")
     )
     result = hs.run(pipeline, workers=1, retries=0, check=False)
     assert ["code 3" in failed.message for failed in result.failures] == [True]

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from hyperslab.testing.holding import begun, hold, let_go
-from tests.repetitions import few
+from tests.repetitions import few, repeats
 from tests.system.faults.command import (
     FUNCTIONS,
     Running,
@@ -40,7 +40,7 @@ BY_DEED = {
     "shape": "misbehave returned a block of shape (1, 16, 1), not (16, 16, 1)",
     "dtype": "misbehave returned complex64, not uint16",
 }
-PLAYED = ("fork", "die")
+PLAYED = ("fork",)
 """What a worker dies of; in EngineTests `serial` plays the deeds of Python, and `processes` one
 that hangs.
 """
@@ -94,6 +94,7 @@ def test_killed_workers_of_a_map(tmp_path: Path) -> None:
 ATTEMPTS = "killed workers cost attempts: with threads, and of a map without"
 
 
+@repeats("workers that are killed cost attempts: of a map, above; merges: engines/test_twice.py")
 @pytest.mark.parametrize("threads", few([2], [1, 2], ATTEMPTS))
 def test_killed_workers_of_a_reduction(tmp_path: Path, threads: int) -> None:
     values, out, runs = make_volume(tmp_path / "in.nii"), tmp_path / "out", tmp_path / "runs"

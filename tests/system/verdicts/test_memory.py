@@ -24,7 +24,7 @@ def swell(block):
     return block
 
 pipeline = hyperslab.Pipeline(np.ones((2, 8))).map(swell).reduce(TOTAL)
-result, verdict = run_and_judge(pipeline, rule=hyperslab.Rule("blocks", (2,)))
+result, verdict = run_and_judge(pipeline, rule=hyperslab.Rule("blocks", (2,)), retries=0)
 assert result.state == "failed"
 assert verdict.findings[0].rule == "memory-pressure"
 """
