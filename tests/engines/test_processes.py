@@ -91,6 +91,31 @@ def test_tasks_do_not_wait_for_a_worker_that_takes_long_to_start() -> None:
     assert len(result.value) == 1
 
 
+def test_workers_that_die_as_they_start_are_no_matter_where_one_works() -> None:
+    """One of them each time, and whoever takes the place of the first of them starts late."""
+    own = WorkerProcess.__init__
+    born: list[WorkerProcess] = []
+
+    def killed(worker: WorkerProcess, number: int, *rest: Any) -> None:
+        own(worker, number, *rest)
+        born.append(worker)
+        if 1 < len(born) <= 1 + processes.MOST_FUTILE + 1:
+            worker.process.kill()
+        elif number:
+            worker.process.send_signal(signal.SIGSTOP)
+
+    def work(block: Array) -> set[int]:
+        time.sleep(0.1)
+        return {os.getpid()}
+
+    pids = hyperslab.Fold(work, lambda a, b: a | b)
+    pipeline = hyperslab.Pipeline(np.ones((8, 8))).reduce(pids)
+    with mock.patch.object(WorkerProcess, "__init__", killed):
+        result = hyperslab.run(pipeline, blocks=8, workers=processes.MOST_FUTILE + 2, trial=False)
+    assert len(result.value) == 1
+    assert len(born) > processes.MOST_FUTILE + 2, "dead ones have others in their place"
+
+
 def test_a_worker_that_starts_late_takes_its_share(tmp_path: Path) -> None:
     """The first one holds its task until the second has one, too."""
 

@@ -8,8 +8,9 @@ not re-run the program.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import wait
 from operator import attrgetter
 
@@ -39,6 +40,8 @@ class Processes(Managed):
         self._started = 0
         self._round = 0
         self._futile = 0
+        self._lost_starts: Counter[int] = Counter()
+        "Workers that died before they listened, by the number of their place."
 
     def start(self) -> None:
         """Start the workers that will have a task and wait until the first listens: the others take
@@ -46,7 +49,11 @@ class Processes(Managed):
         """
         for number in range(self._needed()):
             self._spawn(number)
-        self._insist(0, WorkerProcess.await_ready)
+        while not self._processes[0].is_ready:
+            try:
+                self._processes[0].await_ready()
+            except ConnectionError:
+                self._start_again(0)
 
     def stop(self) -> None:
         for process in self._processes.values():
@@ -103,31 +110,26 @@ class Processes(Managed):
 
     def _begin_ready(self, payload: bytes) -> None:
         """Tell workers of this stage that listen by now and do not know of it."""
-        for number, process in list(self._processes.items()):
+        for process in self._processes.values():
             if process.is_ready and process.stage != self._stage:
-                self._begin(number, payload)
+                with suppress(OSError):  # it died; listening finds out
+                    process.begin(self._options.folder, self._stage, payload)
 
-    def _begin(self, number: int, payload: bytes) -> None:
-        self._insist(
-            number, lambda process: process.begin(self._options.folder, self._stage, payload)
-        )
-
-    def _insist(self, number: int, order: Callable[[WorkerProcess], None]) -> None:
-        """Give a worker an order, and another one in its place if it is dead. Raises RunStopped
-        when none survives.
+    def _start_again(self, number: int) -> None:
+        """Start another worker in the place of one that died before it listened. Raises RunStopped
+        where it ended by itself, or many have died in this place.
         """
-        for attempt in range(START_ATTEMPTS):
-            try:
-                self._processes[number].await_ready()
-                order(self._processes[number])
-                return
-            except OSError as error:
-                if attempt == START_ATTEMPTS - 1:
-                    raise RunStopped(
-                        f"a worker process died {attempt + 1} times as it started: {error}"
-                    ) from error
-                self._processes[number].close()
-                self._spawn(number)
+        process = self._processes[number]
+        reason = process.death()
+        process.close()
+        if not process.was_killed:
+            raise RunStopped(f"a worker process could not start: {reason}; see {process.log}")
+        self._lost_starts[number] += 1
+        if self._lost_starts[number] == START_ATTEMPTS:
+            raise RunStopped(
+                f"a worker process died {START_ATTEMPTS} times as it started: {reason}"
+            )
+        self._spawn(number)
 
     def _feed(self, queue: deque[Task]) -> None:
         """Hand out tasks, always to the worker with the least to do for its size; none in reserve
@@ -148,13 +150,19 @@ class Processes(Managed):
         """Take what workers have to say, notice the dead and the late."""
         wait([process.connection for process in self._processes.values()], POLL_S)
         for number in [n for n, process in self._processes.items() if not process.listen()]:
-            yield from self._replace(number, queue, payload)
+            if self._processes[number].is_ready:
+                yield from self._replace(number, queue)
+            else:
+                self._start_again(number)
         if self._options.task_timeout_s is not None:
-            yield from self._stop_late(self._options.task_timeout_s, queue, payload)
+            yield from self._stop_late(self._options.task_timeout_s, queue)
         self._begin_ready(payload)
+        if not self._at_work:
+            for process in self._processes.values():
+                process.require_answer()
         yield None
 
-    def _replace(self, number: int, queue: deque[Task], payload: bytes) -> Iterator[Outcome]:
+    def _replace(self, number: int, queue: deque[Task]) -> Iterator[Outcome]:
         """Report what a dead worker was running, requeue what it was only handed, start another."""
         process = self._processes[number]
         reason = process.death()
@@ -168,9 +176,8 @@ class Processes(Managed):
             yield process.lose(thread, "lost", Failure(DIED, reason, ""))
         queue.extendleft(reversed(process.given.values()))
         self._spawn(number)
-        self._begin(number, payload)
 
-    def _stop_late(self, limit_s: float, queue: deque[Task], payload: bytes) -> Iterator[Outcome]:
+    def _stop_late(self, limit_s: float, queue: deque[Task]) -> Iterator[Outcome]:
         reason = f"the task ran longer than --task-timeout {limit_s:g} s, so its worker was stopped"
         for number, process in list(self._processes.items()):
             if process.late(limit_s):
@@ -179,7 +186,7 @@ class Processes(Managed):
                 for thread in process.late(limit_s):
                     yield process.lose(thread, "timeout", Failure("Timeout", reason, ""))
                 process.forgive(saved_tasks(self._options.folder))
-                yield from self._replace(number, queue, payload)
+                yield from self._replace(number, queue)
 
     def _finish(self) -> Iterator[None]:
         """Let every worker record what it still holds; what one that dies now has not recorded, the

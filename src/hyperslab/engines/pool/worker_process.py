@@ -44,28 +44,29 @@ class WorkerProcess:
         self.is_ready = False
         "True when it listens."
         self._task_ns = 0.0
+        self._began_s = time.monotonic()
         self.process, self.connection = ahead.take(options.slot_cpus, self.log) or start(
             ahead.WORKER, options, self.log, [workers_end()]
         )
 
     def await_ready(self) -> None:
-        """Return when the worker listens.
-
-        Raises ConnectionError when it was killed, RunStopped when it ended by itself or does not
-        answer.
+        """Return when the worker listens. Raises ConnectionError when it has died, RunStopped when
+        it does not answer.
         """
-        if self.is_ready:
-            return
         try:
             if self.connection.poll(START_LIMIT_S):
                 self._note(self.connection.recv())
-            reason = f"it did not answer within {START_LIMIT_S:.0f} s"
-        except (EOFError, ConnectionError):
-            reason = self.death()
-            if self.process.returncode < 0:
-                raise ConnectionError(reason) from None
-        if not self.is_ready:
-            raise RunStopped(f"a worker process could not start: {reason}; see {self.log}")
+        except EOFError as error:
+            raise ConnectionError(self.death()) from error
+        self.require_answer()
+
+    def require_answer(self) -> None:
+        """Raise RunStopped for a worker that has not listened for too long after its start."""
+        if not self.is_ready and time.monotonic() - self._began_s >= START_LIMIT_S:
+            raise RunStopped(
+                "a worker process could not start: it did not answer within"
+                f" {START_LIMIT_S:.0f} s; see {self.log}"
+            )
 
     def begin(self, folder: Path, stage: str, payload: bytes) -> None:
         """Tell it what to do with the tasks that follow."""
@@ -172,6 +173,11 @@ class WorkerProcess:
         if code >= 0:
             return f"the worker process exited with code {code} in the middle of the task"
         return f"the worker process {how_it_ended(FIRST_SIGNAL - code)}"
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal has ended it, of which `death` told."""
+        return self.process.returncode < 0
 
     def kill(self) -> None:
         """End it and what its functions have started."""
