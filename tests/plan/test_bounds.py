@@ -262,6 +262,18 @@ def test_blocks_together_take_what_each_takes(
         assert found == [each_of(source, slab) for slab in slabs * 2]
 
 
+def test_regions_with_gaps_are_no_boxes(files: list[SourceSet]) -> None:
+    """Of one count, side by side and every second element."""
+    slabs = [
+        Hyperslab((0, 0, 0), (6, 7, 5)),
+        Hyperslab((0, 0, 0), (6, 7, 5), (2, 2, 2)),
+        Hyperslab((3, 2, 1), (6, 7, 5), (1, 3, 1)),
+    ]
+    for source in (one.sources[0] for one in files):
+        found = [tuple(cost) for cost in reading.costs_of(source, slabs)]
+        assert found == [each_of(source, slab) for slab in slabs]
+
+
 def each_of(source: ArraySource, slab: Hyperslab) -> tuple[int, int, int]:
     """What one region takes to read, asked for by itself."""
     nbytes = reading.read_nbytes(source, slab)

@@ -156,7 +156,7 @@ def costs_of(
     no time to ask for each.
     """
     if is_even(source):
-        return _each_once(source, slabs, values, key=operator.attrgetter("count"))
+        return _each_once(source, slabs, values, key=operator.attrgetter("count", "stride"))
     if len(slabs) < _MANY or not all(map(_can_be_summed, slabs)):
         return _each_once(source, slabs, values, key=lambda slab: slab)
     way = way_of(source)
