@@ -149,3 +149,24 @@ def test_python_writes_one_file_of_several_arrays(tmp_path: Path) -> None:
     assert [path.name for path in result.outputs] == ["two.h5"]
     values = real_values_of(ANATOMICAL)
     assert np.array_equal(hyperslab.open(f"{tmp_path / 'two.h5'}::up")[...], values.max(axis=2))
+
+
+def ends(block: Array) -> dict[str, Array]:
+    """Arrays whose new axes, and whose kept ones, have extents of their own."""
+    return {
+        "two": np.stack([block, block], -1),
+        "three": np.stack([block, block, block], -1),
+        "mean": block.mean(axis=2, keepdims=True),
+    }
+
+
+@pytest.mark.parametrize("name", ["maps.zarr", "maps.nc"])
+def test_axes_without_a_name_of_their_own_have_one_extent_each(tmp_path: Path, name: str) -> None:
+    values = np.arange(4 * 5 * 6.0).reshape(4, 5, 6)
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file["values"] = values
+    made = hyperslab.Pipeline(tmp_path / "in.h5").map(ends).write(tmp_path / name)
+    hyperslab.run(made, engine="serial", blocks="2x1x1")
+    with xarray.open_dataset(tmp_path / name) as found:
+        for key, expected in ends(values).items():
+            assert np.array_equal(found[key], expected)

@@ -13,17 +13,12 @@ from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.agreement import agree, meaning
 from hyperslab.formats.conventions.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
-from hyperslab.formats.place import DATASET, NAMES, attributes_of
+from hyperslab.formats.place import NAMES, attributes_of
 
 _OF_SCALES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _OF_OTHERS = {*NAMES, *_OF_SCALES, *ATTRIBUTES}
 _OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
 _NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
-
-
-def dataset_name(sink: ArraySink) -> str:
-    """Path of the dataset in the file."""
-    return sink.encoding.name.strip("/") or DATASET
 
 
 def attributes_of_file(sink: ArraySink, group: str) -> dict[str, Any]:

@@ -16,15 +16,14 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.errors import FormatError
+from hyperslab.formats.free_names import dataset_name, with_free_names
 from hyperslab.formats.hdf5 import chunkindex
 from hyperslab.formats.hdf5.attributes import (
     attribute_order,
     attributes_of_file,
     attributes_of_sink,
-    dataset_name,
     is_netcdf,
 )
-from hyperslab.formats.hdf5.free_names import with_free_names
 from hyperslab.formats.hdf5.scales import places_of
 
 END_OF_FILE = 40

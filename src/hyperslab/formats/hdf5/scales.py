@@ -16,9 +16,9 @@ import numpy as np
 
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sink import ArraySink
+from hyperslab.formats.free_names import dataset_name, folders_of, is_name
 from hyperslab.formats.hdf5 import companions
-from hyperslab.formats.hdf5.attributes import dataset_name, is_netcdf, said_by
-from hyperslab.formats.hdf5.free_names import folders_of, is_name
+from hyperslab.formats.hdf5.attributes import is_netcdf, said_by
 from hyperslab.formats.place import companions_beside
 
 

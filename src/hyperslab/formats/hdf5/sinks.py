@@ -32,8 +32,8 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
+from hyperslab.formats.free_names import with_free_names
 from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
-from hyperslab.formats.hdf5.free_names import with_free_names
 from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
 from hyperslab.formats.sharing import require_alike

@@ -18,7 +18,7 @@ from typing import Any
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import AGAIN, FormatError
-from hyperslab.formats.hdf5.attributes import dataset_name
+from hyperslab.formats.free_names import dataset_name
 from hyperslab.formats.hdf5.head import create
 from hyperslab.formats.hdf5.sinks import sink
 from hyperslab.units import show_count

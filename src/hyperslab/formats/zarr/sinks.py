@@ -36,6 +36,7 @@ from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.agreement import agree, meaning
 from hyperslab.formats.conventions.packing import ATTRIBUTES, pack, unpack
 from hyperslab.formats.conventions.uncut import AFFINE
+from hyperslab.formats.free_names import with_free_names
 from hyperslab.formats.place import (
     DATASET,
     NAMES,
@@ -126,7 +127,8 @@ def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
     if not all(sink.encoding.name for sink in sinks):
         raise UsageError(f"{path}: each of several arrays of a store needs a name")
     require_alike(sinks)
-    return tuple(replace(sink, members=tuple(sinks)) for sink in sinks)
+    named = with_free_names(sinks)
+    return tuple(replace(sink, members=named) for sink in named)
 
 
 def create(sink: ArraySink, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Names of the dimensions of new netCDF-4 files: every one has one extent in its group, and is no
+"""Names of the dimensions of new files and stores: every one has one extent in its group, and is no
 name of anything else there but of its coordinates.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.naming import groups_above
 from hyperslab.arrays.sink import ArraySink
-from hyperslab.formats.hdf5.attributes import dataset_name
-from hyperslab.formats.place import companions_beside
+from hyperslab.formats.place import DATASET, companions_beside
 
 _LONGEST_NAME = 256
 
@@ -52,6 +51,11 @@ class _Group:
             return True
         dims, shape = self.variables[name]
         return dims[:1] == (name,) and shape[:1] == (extent,)
+
+
+def dataset_name(sink: ArraySink) -> str:
+    """Path of an array in its file or store."""
+    return sink.encoding.name.strip("/") or DATASET
 
 
 def with_free_names(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
