@@ -18,7 +18,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.engines.environment import OOM_SCORE, program
-from hyperslab.engines.pool import processes
+from hyperslab.engines.pool import processes, worker_process
 from hyperslab.engines.pool.worker_process import START_LIMIT_S, WorkerProcess
 from hyperslab.testing import EngineTests
 from tests.engines.chosen import BLOCKS, OWN
@@ -175,3 +175,41 @@ def test_a_worker_imports_no_masked_arrays_to_look_for_them() -> None:
     has_them = hyperslab.Fold(lambda block: {"numpy.ma" in sys.modules}, lambda a, b: a | b)
     pipeline = hyperslab.Pipeline(np.ones((2, 8))).map(lambda block: block + 1).reduce(has_them)
     assert hyperslab.run(pipeline).value == {False}
+
+
+def test_a_worker_that_hangs_as_it_starts_does_not_end_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its limit has passed when the only one that works dies, and another takes the place of this
+    one.
+    """
+    monkeypatch.setattr(worker_process, "START_LIMIT_S", 3.0)
+    own = WorkerProcess.__init__
+
+    def stopped(worker: WorkerProcess, number: int, *rest: Any) -> None:
+        own(worker, number, *rest)
+        if number == 1:
+            worker.process.send_signal(signal.SIGSTOP)
+
+    lost: list[float] = []
+    began = time.monotonic()
+    listen = WorkerProcess.listen
+
+    def killed_once(worker: WorkerProcess) -> bool:
+        if not lost and worker.running and time.monotonic() - began > 4:
+            lost.append(time.monotonic())
+            worker.process.kill()
+        return listen(worker)
+
+    def work(block: Array) -> int:
+        time.sleep(0.5)
+        return int(block.size)
+
+    pipeline = hyperslab.Pipeline(np.ones((12, 8))).reduce(hyperslab.Fold(work, lambda a, b: a + b))
+    with (
+        mock.patch.object(WorkerProcess, "__init__", stopped),
+        mock.patch.object(WorkerProcess, "listen", killed_once),
+    ):
+        result = hyperslab.run(pipeline, blocks=12, workers=2, retries=2, trial=False)
+    assert lost
+    assert result.value == 96

@@ -24,17 +24,29 @@ VOXELS = ("i", "j", "k")
 "Names of the first three axes of an image where they run between those of space."
 OF_SPACE = frozenset((*SPACE, *WORLD, *VOXELS))
 "Names of axes of space, which an array may have in any order."
-_SPELLINGS = {
-    1e-6: ("nm", "nanometer", "nanometers"),
-    1e-3: ("um", "micron", "microns", "micrometer", "micrometers"),
-    1.0: ("", "mm", "millimeter", "millimeters", "millimetre", "millimetres"),
-    10.0: ("cm", "centimeter", "centimeters"),
-    1e3: ("m", "meter", "meters", "metre", "metres"),
+_LENGTHS = {
+    1e-6: ("nm", "nanometer", "nanometre"),
+    1e-3: ("um", "micron", "micrometer", "micrometre"),
+    1.0: ("", "mm", "millimeter", "millimetre"),
+    10.0: ("cm", "centimeter", "centimetre"),
+    1e3: ("m", "meter", "metre"),
 }
-MM = {unit: length for length, units in _SPELLINGS.items() for unit in units}
-"Units of affines in millimetres, for which those are taken whose unit is not said."
+"Lengths of units in millimetres, for which those are taken whose unit is not said."
+_MM = {unit: length for length, units in _LENGTHS.items() for unit in units}
+_MICRO = str.maketrans("\u00b5\u03bc", "uu")
+"""The micro sign and the Greek letter, which are written as u, too."""
+_SYMBOL = 2
+"Characters of a symbol, at most, whose capitals mean something else."
 VOXEL_NUMBER = "voxel number"
 "Attribute long_name of the coordinates along i, j and k."
+
+
+def length_mm(unit: str) -> float | None:
+    """Length of a unit in millimetres, by its name or symbol; None where it is not known."""
+    word = unit.strip().translate(_MICRO)
+    if len(word) > _SYMBOL:
+        word = word.casefold().removesuffix("s")
+    return _MM.get(word)
 
 
 class Omitted(str):
@@ -150,8 +162,8 @@ class Header:
         counts as millimetres; `has_known_unit` tells the latter.
         """
         affine = self.affine
-        length = MM.get(self.unit_of_space, 1.0)
-        if affine is None or length == 1:
+        length = length_mm(self.unit_of_space)
+        if affine is None or length in (None, 1):
             return affine
         found = affine.copy()
         found[:3] *= length
@@ -160,7 +172,7 @@ class Header:
     @property
     def has_known_unit(self) -> bool:
         """Whether the length of the affine's unit is known; one that is not said is millimetres."""
-        return self.unit_of_space in MM
+        return length_mm(self.unit_of_space) is not None
 
     @property
     def is_lost(self) -> bool:
@@ -197,12 +209,21 @@ class Header:
 
     @property
     def unit_of_space(self) -> str:
-        """Unit of the affine: 'mm', 'um' or 'm' mostly; '' where the file does not say one."""
+        """Unit of the affine: 'mm', 'um' or 'm' mostly; '' where the file does not say one.
+
+        Where axes have units of different lengths it names them all, and has no known length: an
+        affine has one for all axes.
+        """
         units = {one.unit for one in self.base_sampling.values() if one.cosines}
-        units |= {self.space_unit} - {""}
-        if len(units) != 1:
+        if self.space_unit:
+            units.add(self.space_unit)
+        if units <= {""}:
             return ""
-        return units.pop()
+        said = sorted({unit or "mm" for unit in units})
+        lengths = {length_mm(unit) for unit in said}
+        if len(said) > 1 and (len(lengths) > 1 or None in lengths):
+            return " and ".join(said)
+        return said[0]
 
     def motion(self) -> Array:
         """(4, 4) float64: voxel indices of this block along its axes of space to those of the uncut

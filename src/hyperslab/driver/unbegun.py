@@ -14,6 +14,7 @@ from hyperslab.driver.admission import RECORDS_NBYTES, Needs
 from hyperslab.driver.cleaning import clean
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import DoesNotFit, HyperslabError, OutputBusy, RunStopped
+from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 from hyperslab.storage import fence
 from hyperslab.storage.full import free, has_room, is_full, says_full
@@ -36,6 +37,8 @@ def leaving_nothing(
         is_ours = directory.root.absolute() in missing and not isinstance(error, OutputBusy)
         if outcomes or not is_ours or not _is_of_full_disk(error, directory):
             raise
+        if any(Tail(folder).poll() for folder in directory.submissions()):
+            raise  # of which nobody has heard yet
         if not all(fence.is_left(folder, 0) for folder in directory.submissions()):
             raise
         _forget(directory, missing)

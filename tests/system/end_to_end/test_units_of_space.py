@@ -16,6 +16,7 @@ import hyperslab
 from hyperslab import Pipeline
 from hyperslab.apps.bids import brain
 from hyperslab.arrays import Array
+from hyperslab.arrays.header import length_mm
 from hyperslab.errors import UsageError
 from hyperslab.report import outline
 from tests.formats.minc_made import SPACE, write_minc2
@@ -46,8 +47,8 @@ def drawn(rng: np.random.Generator) -> tuple[Array, Array]:
     return rng.normal(size=SHAPE).astype("f4"), affine
 
 
-def write_minc(path: Path, unit: str) -> Path:
-    """Write an image of MINC with voxels of half a unit."""
+def write_minc(path: Path, unit: str, **others: str) -> Path:
+    """Write an image of MINC with voxels of half a unit, some axes in others."""
     said = {
         "dims": SPACE,
         "values": np.arange(60, dtype="i2").reshape(3, 4, 5),
@@ -55,7 +56,7 @@ def write_minc(path: Path, unit: str) -> Path:
         "high": 59.0,
         "range": (0, 59),
         "steps": dict.fromkeys(SPACE, 0.5),
-        "dimensions": {name: {"units": unit} for name in SPACE},
+        "dimensions": {name: {"units": others.get(name, unit)} for name in SPACE},
     }
     write_minc2(path, said)
     return path
@@ -206,3 +207,37 @@ def test_a_unit_of_unknown_length_is_compared_with_itself_alone(tmp_path: Path) 
     assert refused.code == 2
     assert "give the region in voxels" in " ".join(refused.err.split())
     succeed(*given, "--mask", odd)
+
+
+def test_axes_in_units_of_several_lengths_have_no_millimetres(tmp_path: Path) -> None:
+    """An affine has one unit; an axis that says none counts as millimetres."""
+    values = np.arange(60, dtype="i2").reshape(3, 4, 5)
+    there = write(tmp_path / "there.nii", values, np.diag([0.5, 0.5, 0.5, 1]), "mm")
+    for unit, other in (("mm", "cm"), ("cm", ""), ("degrees_east", "mm")):
+        mixed = write_minc(tmp_path / "mixed.mnc", unit, xspace=other)
+        with pytest.raises(
+            UsageError, match=r"measures places in '\w+ and \w+', whose length is not"
+        ):
+            Pipeline(mixed, other=there)
+        with pytest.raises(UsageError, match=r"whose length in millimetres is not known"):
+            Pipeline(mixed, region="mm:0:1,0:1,0:1").compute(engine="serial")
+    one = write_minc(tmp_path / "one.mnc", "mm", xspace="Millimeters", yspace="")
+    made = Pipeline(one, region="mm:-7:-6,-7:-6,-7:-6").compute(engine="serial")
+    assert made.size > 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "length"),
+    [
+        *(
+            (one, 1e-3)
+            for one in ("um", "\u00b5m", "\u03bcm", "Micrometres", "micrometre", "microns")
+        ),
+        *((one, 1.0) for one in ("", "mm", "Millimeters", "millimetre")),
+        *((one, 10.0) for one in ("cm", "centimetres")),
+        *((one, 1e3) for one in ("m", "metres", "Meter")),
+        *((one, None) for one in ("Mm", "degrees_east", "voxel", "feet")),
+    ],
+)
+def test_units_are_known_as_they_are_spelled(unit: str, length: float | None) -> None:
+    assert length_mm(unit) == length

@@ -41,7 +41,7 @@ class Processes(Managed):
         self._round = 0
         self._futile = 0
         self._lost_starts: Counter[int] = Counter()
-        "Workers that died before they listened, by the number of their place."
+        "Workers that died before one listened, by the number of their place."
 
     def start(self) -> None:
         """Start the workers that will have a task and wait until the first listens: the others take
@@ -110,8 +110,9 @@ class Processes(Managed):
 
     def _begin_ready(self, payload: bytes) -> None:
         """Tell workers of this stage that listen by now and do not know of it."""
-        for process in self._processes.values():
+        for number, process in self._processes.items():
             if process.is_ready and process.stage != self._stage:
+                self._lost_starts.pop(number, None)
                 with suppress(OSError):  # it died; listening finds out
                     process.begin(self._options.folder, self._stage, payload)
 
@@ -157,10 +158,14 @@ class Processes(Managed):
         if self._options.task_timeout_s is not None:
             yield from self._stop_late(self._options.task_timeout_s, queue)
         self._begin_ready(payload)
-        if not self._at_work:
-            for process in self._processes.values():
-                process.require_answer()
+        self._require_one()
         yield None
+
+    def _require_one(self) -> None:
+        """Raise RunStopped where no worker works, and all that start have taken too long."""
+        starting = [each for each in self._processes.values() if not each.is_ready]
+        if starting and not self._at_work and all(each.is_late for each in starting):
+            starting[0].require_answer()
 
     def _replace(self, number: int, queue: deque[Task]) -> Iterator[Outcome]:
         """Report what a dead worker was running, requeue what it was only handed, start another."""

@@ -60,9 +60,14 @@ class WorkerProcess:
             raise ConnectionError(self.death()) from error
         self.require_answer()
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it was started longer ago than it may take until it listens."""
+        return time.monotonic() - self._began_s >= START_LIMIT_S
+
     def require_answer(self) -> None:
         """Raise RunStopped for a worker that has not listened for too long after its start."""
-        if not self.is_ready and time.monotonic() - self._began_s >= START_LIMIT_S:
+        if not self.is_ready and self.is_late:
             raise RunStopped(
                 "a worker process could not start: it did not answer within"
                 f" {START_LIMIT_S:.0f} s; see {self.log}"
