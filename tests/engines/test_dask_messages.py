@@ -15,9 +15,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -34,6 +36,7 @@ PROGRAM = Path(__file__).with_name("dask_program.py")
 OLDEST = Path(sys.prefix) / "oldest-dask"
 "Where `make programs` puts the oldest supported version."
 Counts = dict[str, tuple[int, int]]
+T = TypeVar("T")
 ANSWERED = "reply:free-keys"
 "What an answer is called behind a batch that ends with that operation."
 
@@ -405,13 +408,21 @@ def test_what_waits_for_a_disk_has_a_limit(tmp_path: Path, monkeypatch: pytest.M
     assert "misses 100 messages: the disk did not take them" in note
 
 
+def beside(do: Callable[[], T]) -> T:
+    """What a function returns that runs an event loop, in a thread of its own: in that of the tests
+    the loop of a browser may run.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(do).result()
+
+
 def test_messages_that_are_said_again_name_the_same(tmp_path: Path) -> None:
     """As the benchmark of the recorder does, which sends those of a run."""
     named: list[tuple[str, int]] = [("compute-task", 3), ("free-keys", 2)]
     first = Message(1, "a:1", "b:2", tuple(named), 900, "sent")
     answer = Message(2, "b:2", "a:1", (("reply:identity", 1),), 90, "sent")
     messages = said_again.messages_of(Traffic.of([first, answer] * 50))
-    turns = said_again.turns_of(messages, tmp_path / "again", 1)
+    turns = beside(lambda: said_again.turns_of(messages, tmp_path / "again", 1))
     assert turns.differences_s == [turns.least_s]
     traffic = Traffic.load(tmp_path / FILE)
     sent = traffic.where(traffic.columns["is_sent"])
@@ -457,7 +468,7 @@ def test_nothing_is_raised_in_what_is_recorded(tmp_path: Path) -> None:
     recorder.start(str(first))
     logs = Comm.__dict__["hyperslab_recorder"].logs
     logs[str(first)].rows = Starting(tmp_path)
-    asyncio.run(talk())
+    beside(lambda: asyncio.run(talk()))
     assert len(Comm.__dict__["hyperslab_recorder"].logs) > 1
     for folder in tmp_path.iterdir():
         recorder.stop(str(folder))

@@ -256,18 +256,20 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
 
 def test_half_a_line_is_a_trial_that_is_run_again(tmp_path: Path) -> None:
     """And a warm-up is not, which is no trial; further replicates may be asked for."""
-    spec = _spec(tmp_path, warm_up=1, delays=())
+    spec = _spec(tmp_path, warm_up=1)
     out = tmp_path / "out"
-    first = hyperslab("experiment", "run", spec, "--out", out)
+    one = (spec, "--out", out, "--only", "delay=0.0")
+    first = hyperslab("experiment", "run", *one)
     assert first.returncode == 0, first.stderr
     assert "warm-ups   1, before the first trial of each engine" in first.stdout
     path = out / "record.jsonl"
     path.write_bytes(path.read_bytes()[:-100])
     lost = _record(out)
     assert lost.damaged == 1
-    done = hyperslab("experiment", "resume", spec, "--out", out, "--replicates", 2)
+    done = hyperslab("experiment", "resume", *one, "--replicates", 2)
     assert done.returncode == 0, done.stderr
-    assert sorted(attempt.number for attempt in _record(out).attempts) == [0, 1, 2]
+    numbers = [attempt.number for attempt in _record(out).attempts]
+    assert len(numbers) == len(set(numbers)) == 3
     assert "warm-ups" not in done.stdout
     assert "Damaged in the record: 1 line" in done.stdout
     assert "Not counted: 1 warm-up before the first trial" in done.stdout
