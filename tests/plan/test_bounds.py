@@ -40,7 +40,7 @@ MOST_CALLS = 1_000_000
 """Calls of functions of Python in which it is decided how to cut, or said that it cannot be: about
 a second. They are as many on every machine, however busy it is.
 """
-CALLS_OF_BLOCK = 800
+CALLS_OF_BLOCK = 350
 "Most calls in which the task of a block is described, and what it reads is added up."
 Shape = tuple[int, ...]
 RULES = st.one_of(

@@ -8,6 +8,7 @@ image of more than three axes is resampled volume by volume.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -37,14 +38,22 @@ def needed(between: Array, wanted: Hyperslab, shape: Sequence[int]) -> Hyperslab
     """The region of an image of this shape that a region of the grid is made from; empty where they
     do not meet. Both are of three axes.
     """
-    low, high = np.array(wanted.bounds, np.float64)
-    ends = between[:, :SPACE, None] * np.stack([low, high - 1], axis=-1)[None]
-    first = between[:, SPACE] + ends.min(axis=2).sum(axis=1)
-    last = between[:, SPACE] + ends.max(axis=2).sum(axis=1)
-    start = np.clip(np.floor(first) - _MARGIN, 0, shape).astype(np.int64)
-    stop = np.clip(np.floor(last) + 2 + _MARGIN, 0, shape).astype(np.int64)
-    count = np.maximum(stop - start, 0)
-    return Hyperslab(tuple(start.tolist()), tuple(count.tolist()))
+    low, high = wanted.bounds
+    start = []
+    count = []
+    for (*factors, shift), extent in zip(between.tolist(), shape, strict=True):
+        ends = [(f * a, f * (b - 1)) for f, a, b in zip(factors, low, high, strict=True)]
+        first = shift + sum(map(min, ends)) - _MARGIN
+        end = shift + sum(map(max, ends)) + 2 + _MARGIN
+        begin = _within(first, extent)
+        start.append(begin)
+        count.append(max(0, _within(end, extent) - begin))
+    return Hyperslab(tuple(start), tuple(count))
+
+
+def _within(place: float, extent: int) -> int:
+    """The whole number below a place, from 0 to the extent."""
+    return math.floor(min(max(place, 0.0), extent))
 
 
 def resampled(
