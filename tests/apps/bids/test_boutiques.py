@@ -100,6 +100,9 @@ def test_values_with_blanks_stay_one_word() -> None:
     assert command_words(TOOL, given, "t")[1:3] == ["a b.nii", "$x_x"]
     shell = {**TOOL, "command-line": "tool [INPUT] | sort > [OUTPUT]"}
     assert command_words(shell, given, "t") == ["sh", "-c", "tool 'a b.nii' | sort > '$x'"]
+    given = {"input": "a b{t1w}", "output": "{out}/my {prefix} {{t1w}}"}
+    line = "tool 'a b'{t1w} | sort > {out}'/my '{prefix}' {{t1w}}'"
+    assert command_words(shell, given, "t") == ["sh", "-c", line]
 
 
 @pytest.mark.parametrize(
@@ -139,5 +142,11 @@ def test_a_dataset_by_a_descriptor(tmp_path: Path) -> None:
     done = call(*line, "--invocation", values)
     assert done.code == 0, done
     assert (out / "sub-2/anat/sub-2_copy.nii.gz").read_bytes() == b"x" * 9
+    piped = {**copying, "command-line": "cat < [INPUT] | tee [OUTPUT] > /dev/null"}
+    tool.write_text(json.dumps(piped))
+    by_shell = ("bids", home, tmp_path / "by shell", *line[3:])
+    done = call(*by_shell, "--invocation", values)
+    assert done.code == 0, done
+    assert (tmp_path / "by shell/sub-2/anat/sub-2_copy.nii.gz").read_bytes() == b"x" * 9
     said = json.loads((out / "dataset_description.json").read_text())["GeneratedBy"]
     assert (said[1]["Name"], said[1]["Version"]) == ("tool", "1.2")

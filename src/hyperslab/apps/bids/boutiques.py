@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hyperslab.apps.bids.app import App
-from hyperslab.apps.bids.template import words_app
+from hyperslab.apps.bids.template import quoted, words_app
 from hyperslab.apps.bids.wanted import read_json
 from hyperslab.errors import FormatError, UsageError, suggest
 
@@ -66,7 +66,7 @@ def command_words(
     _require_groups(descriptor.get("groups", []), values, where)
     by_key = {one["value-key"]: _words(one, values[one["id"]]) for one in inputs if _has_key(one)}
     if _SHELL.search(line):
-        return ["sh", "-c", _filled(line, {key: shlex.join(by_key[key]) for key in by_key})]
+        return ["sh", "-c", _filled(line, {key: quoted(by_key[key]) for key in by_key})]
     return [word for each in shlex.split(line) for word in _expanded(each, by_key)]
 
 

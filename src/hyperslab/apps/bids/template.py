@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -128,6 +129,29 @@ def _substituted(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, 
     if not variables:
         return tuple(made)
     return ("env", *(f"{name}={value}" for value, name in variables.items()), *made)
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Words for the line of a shell. Placeholders stay outside of quotes, since a shell gets their
+    values by variables, which are in quotes of their own.
+    """
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    parts = []
+    end = 0
+    for found in _PLACEHOLDER.finditer(word):
+        if found[1]:
+            parts += [_plain(word[end : found.start()]), found[0]]
+            end = found.end()
+    return "".join([*parts, _plain(word[end:])]) or shlex.quote("")
+
+
+def _plain(text: str) -> str:
+    if not text:
+        return ""
+    return shlex.quote(text)
 
 
 def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
