@@ -57,7 +57,7 @@ def reference(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @repeats(
-    "brains of a dataset are found: test_running.py; commands are run on each engine: engines/"
+    "brains of a dataset are found, and files of a dataset are equal on engines: test_running.py"
 )
 @pytest.mark.parametrize("engine", ENGINES)
 def test_equal_brains(home: Path, reference: Made, tmp_path: Path, engine: str) -> None:

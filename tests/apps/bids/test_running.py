@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,7 +14,8 @@ import pytest
 from hyperslab.cli import bids_front
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
-from tests.repetitions import repeats
+from tests.system.clusters import mpi
+from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ROOT, Finished, call, values_of
 
 COPY = "cp {t1w} {out}/{prefix}_copy.nii.gz"
@@ -33,16 +35,19 @@ def files_of(out: Path) -> list[str]:
     return sorted(str(path) for path in paths if not path.parts[0].startswith("."))
 
 
-@repeats("brains are equal on every engine: test_engines.py")
 def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
+    """Those of one host; brains of a real head are compared on others, too: test_engines.py."""
+    required("" if shutil.which("parallel") else "there is no GNU Parallel here")
+    required(mpi.missing())
     home = make(tmp_path / "my data", t1w("1"), t1w("10", "a"), t1w("10", "b"), content=b"x" * 9)
     made = {}
-    for engine in ("serial", "threads", "processes"):
+    for engine in ("serial", "threads", "processes", "dask-futures", "gnu-parallel", "mpi"):
         out = tmp_path / engine
-        done = call("bids", home, out, "participant", "--app", COPY, "--engine", engine)
+        line = ("bids", home, out, "participant", "--app", COPY, "--no-report")
+        done = call(*line, "--engine", engine)
         assert done.code == 0, done
         made[engine] = {name: (out / name).read_bytes() for name in files_of(out)}
-    assert made["serial"] == made["threads"] == made["processes"]
+    assert all(files == made["serial"] for files in made.values())
     assert list(made["serial"]) == [
         "dataset_description.json",
         "sub-1/anat/sub-1_copy.nii.gz",
