@@ -16,9 +16,12 @@ from tests.system.clusters.required import required
 Open = Callable[..., Visit]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium; without it the test is skipped, or fails where CI is set."""
+    """Headless Chromium; without it the test is skipped, or fails where CI is set.
+
+    It ends with the tests of a file: an event loop runs in their thread as long as it does.
+    """
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     required("" if program else "there is no chromium (Debian package chromium)")
     with (

@@ -29,16 +29,6 @@ _lifelines: dict[str, IO[bytes]] = {}
 "Ends of pipes that this process holds, by names of tiers whose programs end with it."
 
 
-def _let_go_in_children() -> None:
-    """A process that this one has forked is not who the programs wait for."""
-    for lifeline in _lifelines.values():
-        lifeline.close()
-    _lifelines.clear()
-
-
-os.register_at_fork(after_in_child=_let_go_in_children)
-
-
 class EmulationFailed(HyperslabError):
     """A tier that could not be made, or is not what was asked for."""
 

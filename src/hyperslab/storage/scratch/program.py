@@ -22,16 +22,6 @@ _lifelines: dict[str, IO[bytes]] = {}
 "What a program ends with that is there for this process; held open until then."
 
 
-def _let_go_in_children() -> None:
-    """A process that this one has forked is not who the programs wait for."""
-    for lifeline in _lifelines.values():
-        lifeline.close()
-    _lifelines.clear()
-
-
-os.register_at_fork(after_in_child=_let_go_in_children)
-
-
 class ScratchFailed(HyperslabError):
     """Scratch that could not be made."""
 
