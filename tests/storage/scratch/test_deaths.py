@@ -220,6 +220,17 @@ def test_scratch_whose_making_was_killed_is_swept(
     assert is_gone(kept, storage)
 
 
+def test_a_program_that_mounts_while_it_is_removed_leaves_nothing(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is mounted where one looks first; then its program mounts, and is killed."""
+    scratch = made(storage)
+    not_yet = iter([[]])
+    monkeypatch.setattr(removing, "mounts", lambda: next(not_yet, mounts()))
+    removing.remove(scratch, by_force=True)
+    assert is_gone(scratch, storage)
+
+
 @needs_root
 def test_an_image_that_was_never_mounted_is_swept(storage: Path) -> None:
     """Its maker has died in between."""

@@ -32,6 +32,7 @@ def remove(scratch: Scratch, by_force: bool = False) -> None:
     _unmount(scratch, lazily=by_force)
     program.let_go(scratch)
     _end(scratch, by_force)
+    _unmount(scratch, lazily=True)  # what a program mounted between these two, and was killed
     for place in _places(scratch):
         _discard(place)
     registry.forget(scratch)
