@@ -9,6 +9,7 @@ image of more than three axes is resampled volume by volume.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -39,10 +40,13 @@ def needed(between: Array, wanted: Hyperslab, shape: Sequence[int]) -> Hyperslab
     do not meet. Both are of three axes.
     """
     low, high = wanted.bounds
+    last = [end - 1 for end in high]
     start = []
     count = []
     for (*factors, shift), extent in zip(between.tolist(), shape, strict=True):
-        ends = [(f * a, f * (b - 1)) for f, a, b in zip(factors, low, high, strict=True)]
+        at_low = map(operator.mul, factors, low)
+        at_last = map(operator.mul, factors, last)
+        ends = tuple(zip(at_low, at_last, strict=True))
         first = shift + sum(map(min, ends)) - _MARGIN
         end = shift + sum(map(max, ends)) + 2 + _MARGIN
         begin = _within(first, extent)

@@ -34,15 +34,23 @@ class Hyperslab:
     "Distance between elements along each axis, never 0; left out, 1 everywhere."
 
     def __post_init__(self) -> None:
-        if not self.stride:
+        is_box = not self.stride
+        if is_box:
             object.__setattr__(self, "stride", (1,) * len(self.start))
         if not len(self.start) == len(self.count) == len(self.stride):
             raise ValueError(f"start, count and stride differ in length: {self}")
-        if min(self.count, default=0) < 0 or 0 in self.stride:
-            raise ValueError(f"a count is negative or a stride is zero: {self}")
-        if min(self.start, default=0) < 0 or (
-            min(self.stride, default=1) < 0 and min(self.bounds[0]) < 0
-        ):
+        if min(self.count, default=0) < 0:
+            raise ValueError(f"a count is negative: {self}")
+        if min(self.start, default=0) < 0:
+            raise ValueError(f"the region begins before the array: {self}")
+        if not is_box:
+            self._require_strides()
+
+    def _require_strides(self) -> None:
+        """Raise ValueError for strides that lead nowhere, or before the array."""
+        if 0 in self.stride:
+            raise ValueError(f"a stride is zero: {self}")
+        if min(self.stride, default=1) < 0 and min(self.bounds[0]) < 0:
             raise ValueError(f"the region begins before the array: {self}")
 
     @classmethod

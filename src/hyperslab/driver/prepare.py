@@ -371,7 +371,7 @@ def _require_free_names(plan: Plan, directory: RunDirectory, options: Options) -
         name = os.path.basename(sink.path)
         if os.path.lexists(sink.path) and name not in own:
             flag = "-o " if options.verb == "run" else ""
-            is_ours = options.resume and options.verb == "run"
+            is_ours = options.resume and options.verb == "run" and bool(before or own)
             if name in before and not (directory.out / before[name].allocation).exists():
                 is_ours = True
             raise OutputBusy(f"{flag}{sink.path} exists{_what_to_do(is_ours, options.verb)}")

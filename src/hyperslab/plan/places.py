@@ -282,6 +282,13 @@ class Pair:
 
     def apart(self) -> UsageError:
         """The error for an input that has no place in common with the source."""
+        for affine, source in zip(self.affines(), (self.other_source, self.source), strict=True):
+            if affine is not None and not np.isfinite(affine).all():
+                return UsageError(
+                    f"the affine of {source.label} has entries that are NaN or infinite, so that it"
+                    f" cannot be said whether the input '{self.name}' lies where the source does:"
+                    " correct it"
+                )
         error = UsageError(
             f"the input '{self.name}' and the source do not overlap: correct the affine of one of"
             " them, or give another input"

@@ -355,6 +355,18 @@ def test_a_mask_of_another_place_altogether_is_refused(
     assert "reaches from (468, -40, -16) to (532, 40, 32) mm" in done.err
 
 
+@pytest.mark.parametrize("resample", [(), ("--resample", "nearest")])
+def test_a_mask_whose_affine_is_no_place_is_refused(
+    tmp_path: Path, resample: tuple[str, ...]
+) -> None:
+    affine = affine_of(ANATOMICAL).copy()
+    affine[1, 2] = np.nan
+    path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
+    done = call("run", "stats", ANATOMICAL, "-o", tmp_path / "out", "--mask", path, *resample)
+    assert done.code == 2
+    assert f"the affine of {path} has entries that are NaN or infinite" in done.err
+
+
 @each_value("a mask is turned as the source is")
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 @pytest.mark.parametrize("flips", [(), (0,), (0, 1, 2)])

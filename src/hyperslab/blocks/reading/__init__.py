@@ -24,7 +24,6 @@ from hyperslab.arrays.byteranges import ascending
 from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab, require_within
 from hyperslab.arrays.source import ArraySource, Values
-from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.ways import Way, way_of
 from hyperslab.errors import FormatError, UsageError
@@ -124,11 +123,6 @@ def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
     return way_of(source).nbytes(source, _region(source, slab))
 
 
-def is_even(source: ArraySource) -> bool:
-    """True where what a read takes depends on the shape of its box alone, not on its place."""
-    return gzipindex.expected(source) is source and way_of(source).is_even(source)
-
-
 def read_operations(source: ArraySource, slab: Hyperslab) -> int:
     """Reads in which it takes them: of chunks, of runs, or, through a library, of the chunks that
     it has to decode.
@@ -155,11 +149,11 @@ def costs_of(
     """What `read_nbytes`, `read_operations` and `read_peak` say of each of many regions: a plan has
     no time to ask for each.
     """
-    if is_even(source):
+    way = way_of(source)
+    if way.is_even(source):
         return _each_once(source, slabs, values, key=operator.attrgetter("count", "stride"))
     if len(slabs) < _MANY or not all(map(_can_be_summed, slabs)):
         return _each_once(source, slabs, values, key=lambda slab: slab)
-    way = way_of(source)
     boxes, which = _different(slabs)
     costs = way.costs(source, boxes.permute(source.axes))
     sizes = boxes.size.tolist()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -31,13 +31,16 @@ _DECODER_NBYTES = 64 * 1024
 _ANEW = f"{AGAIN}, which makes a new one"
 
 
-class _Intervals(NamedTuple):
-    """Sizes of the intervals that a region needs, one row each, in bytes."""
+class _Needed(NamedTuple):
+    """Intervals that regions need, one element a region; sizes in bytes."""
 
+    count: Array
     stored: Array
     windows: Array
     "Stored bytes of the windows before them."
-    plain: Array
+    largest_stored: Array
+    largest_window: Array
+    largest_plain: Array
 
 
 class Gzip(Way):
@@ -52,22 +55,21 @@ class Gzip(Way):
 
     def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
         """Windows in a file are read, too."""
-        return _nbytes(source, _intervals(source, region))
+        return int(_nbytes(source, _needed_by(source, region))[0])
 
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
         return 1
 
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         """Intervals being read and those being decoded."""
-        return _peak(source, _intervals(source, region), threads)
+        return int(_peak(source, _needed_by(source, region), threads)[0])
 
     def costs(self, source: ArraySource, boxes: Boxes) -> Costs:
         begins, ends = _rows(source, boxes.low, boxes.high)
-        rows = zip(boxes, begins.tolist(), ends.tolist(), strict=True)
-        found = [_intervals_among(source, *one) for one in rows]
-        nbytes = [_nbytes(source, intervals) for intervals in found]
-        peak = [_peak(source, intervals, None) for intervals in found]
-        return Costs(np.array(nbytes), np.ones(len(boxes), np.int64), np.array(peak))
+        each = zip(boxes, begins.tolist(), ends.tolist(), strict=True)
+        needed = _needed(source, [_among(source, *one) for one in each])
+        operations = np.ones(len(boxes), np.int64)
+        return Costs(_nbytes(source, needed), operations, _peak(source, needed, None))
 
     def fill(
         self,
@@ -109,23 +111,20 @@ class Gzip(Way):
         return replace(source, gzip=replace(known, points=points, windows=windows))
 
 
-def _nbytes(source: ArraySource, found: _Intervals) -> int:
-    nbytes = found.stored.sum()
+def _nbytes(source: ArraySource, needed: _Needed) -> Array:
     if _index(source).path:
-        nbytes += found.windows.sum()
-    return int(nbytes)
+        return needed.stored + needed.windows
+    return needed.stored
 
 
-def _peak(source: ArraySource, found: _Intervals, threads: int | None) -> int:
-    count = len(found.stored)
-    if count == 0:
-        return 0
+def _peak(source: ArraySource, needed: _Needed, threads: int | None) -> Array:
     threads = threads or max(native.threads(), native.DEPTH)
-    reading = min(max(threads, native.DEPTH), count)
-    read = int(found.stored.max() + found.windows.max()) + WINDOW_NBYTES + _DRESS_NBYTES
-    decoded = int(found.plain.max()) + 2 * WINDOW_NBYTES + _DECODER_NBYTES
+    reading = np.minimum(max(threads, native.DEPTH), needed.count)
+    decoding = np.minimum(threads, needed.count)
+    read = needed.largest_stored + needed.largest_window + WINDOW_NBYTES + _DRESS_NBYTES
+    decoded = needed.largest_plain + 2 * WINDOW_NBYTES + _DECODER_NBYTES
     rows = 4 * _index(source).points.nbytes
-    return reading * read + min(threads, count) * decoded + rows
+    return np.where(needed.count, reading * read + decoding * decoded + rows, 0)
 
 
 def _index(source: ArraySource) -> GzipIndex:
@@ -193,17 +192,43 @@ def _rows(source: ArraySource, low: Array, high: Array) -> tuple[Array, Array]:
     return np.maximum(0, first), last
 
 
-def _intervals(source: ArraySource, region: Hyperslab) -> _Intervals:
-    return _intervals_among(source, region, *_rows_of(source, region))
+def _needed_by(source: ArraySource, region: Hyperslab) -> _Needed:
+    """The intervals that one region needs."""
+    return _needed(source, [_among(source, region, *_rows_of(source, region))])
 
 
-def _intervals_among(source: ArraySource, region: Hyperslab, begin: int, end: int) -> _Intervals:
-    """The intervals that a region needs, among those between some points."""
-    assert native.core is not None
-    points, array, box = _arguments(source, region, begin, end)
-    rows = np.array(native.core.gzip_intervals(array, box), np.intp)
-    here = points[rows]
-    there = points[rows + 1]
+def _needed(source: ArraySource, rows: Sequence[Array]) -> _Needed:
+    """The intervals that regions need, which begin at these points, one array a region."""
+    count = np.array([len(one) for one in rows])
+    among = np.concatenate(rows)
+    points = _index(source).points
+    here = points[among]
+    there = points[among + 1]
     stored = (there[:, 1] + 7) // 8 - here[:, 1] // 8
     plain = there[:, 0] - here[:, 0]
-    return _Intervals(stored, here[:, 4], plain)
+    windows = here[:, 4]
+    return _Needed(
+        count,
+        _each(np.add, stored, count),
+        _each(np.add, windows, count),
+        _each(np.maximum, stored, count),
+        _each(np.maximum, windows, count),
+        _each(np.maximum, plain, count),
+    )
+
+
+def _each(reduce: np.ufunc, values: Array, count: Array) -> Array:
+    """Values of all regions, one region's after the other, reduced to one a region; 0 of none."""
+    made = np.zeros(len(count), np.int64)
+    has_any = count > 0
+    first = np.cumsum(count) - count
+    if has_any.any():
+        made[has_any] = reduce.reduceat(values, first[has_any])
+    return made
+
+
+def _among(source: ArraySource, region: Hyperslab, begin: int, end: int) -> Array:
+    """The points at which the intervals begin that a region needs, among those between two."""
+    assert native.core is not None
+    _, array, box = _arguments(source, region, begin, end)
+    return np.array(native.core.gzip_intervals(array, box), np.intp) + begin
