@@ -26,6 +26,10 @@ from hyperslab.traffic import Traffic
 HEARTBEAT = "heartbeat_worker"
 DATA = "reply:get_data"
 TASK = "compute-task"
+_SETTLE_S = 1.0
+"""Rest before and after what is measured, in which the bytes on the links are read several times,
+so that none of those are counted by which the recorder comes and its messages go.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,11 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
         client = connect(place)
         _warm_up(client, asked)
         recorder = Recording(client, folder) if record_messages else None
+        time.sleep(_SETTLE_S)
         start_ns = time.monotonic_ns()
         outcomes = _outcomes(client, asked)
         moments = Moments(start_ns, start_ns, time.monotonic_ns())
+        time.sleep(_SETTLE_S)
         traffic = None
         if recorder is not None:
             recorder.end(is_lost=False)
