@@ -131,6 +131,9 @@ class LocalityWarning(UserWarning):
     """Warning that what a function makes depends on where blocks are cut, as a trial has shown."""
 
 
+_EXTRA = re.compile(r"pip install 'hyperslab\[(\w+)\]'")
+
+
 class HyperslabError(Exception):
     """Any failure that hyperslab foresaw; its text is a sentence for the user."""
 
@@ -143,6 +146,8 @@ class HyperslabError(Exception):
         super().__init__(_joined(sentence, resuming))
         self.sentence = sentence
         self.resuming = resuming
+        if extra := _EXTRA.search(sentence):
+            self.add_note(f"    until there is a release, in a clone: pip install '.[{extra[1]}]'")
 
     def retell(self, sentence: str, resuming: str) -> None:
         """Say the same in other words."""

@@ -90,6 +90,8 @@ def test_an_axis_that_gets_shorter_by_any_length_is_the_same(series: Path) -> No
     assert promises(series, lambda block: block[..., ::2]) == (other,)
     (both,) = promises(series, lambda block: {"a": block[..., :-1] + 0.5})
     assert (both.name, both.continued) == ("a", (3,))
+    much_shorter = Promise(drop_axis=(3,), new_axis=((3, 1),), continued=(3,))
+    assert promises(series, lambda block: block[..., 5:]) == (much_shorter,)
 
 
 def _leave(_: Array) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
@@ -53,6 +54,14 @@ def needed(between: Array, wanted: Hyperslab, shape: Sequence[int]) -> Hyperslab
         start.append(begin)
         count.append(max(0, _within(end, extent) - begin))
     return Hyperslab(tuple(start), tuple(count))
+
+
+def require_installed(how: Resampling) -> None:
+    """Raise MissingExtra where this kind of resampling needs what is not installed."""
+    if how == "linear" and find_spec("scipy") is None:
+        raise MissingExtra(
+            "linear resampling needs SciPy: pip install 'hyperslab[resample]', or use nearest"
+        )
 
 
 def _within(place: float, extent: int) -> int:
@@ -132,12 +141,9 @@ def _nearest(
 
 
 def _linear(block: Array, held: Hyperslab, shape: Sequence[int], places: Array, out: Array) -> None:
-    try:
-        from scipy.ndimage import map_coordinates
-    except ImportError:
-        raise MissingExtra(
-            "linear resampling needs SciPy: pip install 'hyperslab[resample]', or use nearest"
-        ) from None
+    require_installed("linear")
+    from scipy.ndimage import map_coordinates
+
     places -= np.array(held.start, np.float64).reshape(SPACE, *(1,) * (places.ndim - 1))
     volumes = block.reshape(*block.shape[:SPACE], -1)
     made = out.reshape(*out.shape[:SPACE], -1)

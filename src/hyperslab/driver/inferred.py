@@ -6,7 +6,7 @@ Held by tests/driver/test_learning.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,9 +23,14 @@ Pair = tuple[int, int]
 
 
 def promises_of(
-    halo: Sequence[int], blocks: Sequence[Array], returned: Sequence[dict[str, Array]]
+    halo: Sequence[int],
+    blocks: Sequence[Array],
+    returned: Sequence[dict[str, Array]],
+    space: Collection[int],
 ) -> tuple[Promise, ...] | None:
-    """What a step promises by what it has returned for both samples; None where that is unclear."""
+    """What a step promises by what it has returned for both samples; None where that is unclear,
+    and where axes of space, of the blocks, have got another length.
+    """
     first, second = returned
     if list(first) != list(second):
         return None
@@ -40,7 +45,7 @@ def promises_of(
             return None
         made = list(zip(array.shape, other.shape, strict=True))
         axes = matched(made, extents) or matched(made, inner)
-        if axes is None or _resizes_space(axes, len(extents)):
+        if axes is None or _resizes_space(axes, len(extents), space):
             return None
         promises.append(_promise(name, array, blocks[0], axes))
     return tuple(promises) or None
@@ -77,13 +82,13 @@ def with_continued(
     return tuple(told)
 
 
-def _resizes_space(axes: Axes, ndim: int) -> bool:
+def _resizes_space(axes: Axes, ndim: int, space: Collection[int]) -> bool:
     """Whether an axis of space has got another length, by which its voxels would lose their place:
     that has to be said.
     """
     dropped = axes.dropped(ndim)
-    places = range(min(3, axes.ndim))
-    return any(place in dropped and axes.lengths[place] > 1 for place in places)
+    places = [place for place in space if place in dropped and place < axes.ndim]
+    return any(axes.lengths[place] > 1 for place in places)
 
 
 def _promise(name: str, array: Array, block: Array, axes: Axes) -> Promise:

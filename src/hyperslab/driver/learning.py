@@ -31,6 +31,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
+from hyperslab.arrays.axes import axes_of_space
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.inferred import (
@@ -65,6 +66,15 @@ _MORE = 3
 "What the second sample has more."
 _HOPELESS = (NameError, ImportError, SyntaxError)
 "What a function raises whatever its block is: no other sample is tried."
+
+
+class Resized(dict[tuple[int, str], set[int]]):
+    """Axes that arrays have longer or shorter than their block, by step and array."""
+
+    def add(self, found: Mapping[tuple[int, str], set[int]]) -> None:
+        """Take what other samples have shown to what is known."""
+        for array, axes in found.items():
+            self[array] = self.get(array, set()) | axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,21 +317,51 @@ def _attempts(
     missing, the error is that of the samples that are most like the array.
     """
     best = Attempt(whole=frozenset(whole))
+    of_best: Mapping[str, Array] = {}
     failed = Attempt()
-    resized: dict[tuple[int, str], set[int]] = {}
+    resized = Resized()
     samples = list(itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)))
     for left, (values, axes) in zip(reversed(range(len(samples))), samples, strict=True):
         attempt = _tried(pipeline, dtypes, axes, values)
         if attempt.error:
             failed = attempt
-        resized.update(attempt.resized)
+        resized.add(attempt.resized)
         if len(attempt.promises) > len(best.promises):
-            known = [with_continued(made, n, resized) for n, made in enumerate(attempt.promises)]
-            best = replace(attempt, promises=known, whole=frozenset(axes))
+            best = replace(attempt, whole=frozenset(axes))
+            of_best = values
         is_last = not left or len(best.promises) == len(pipeline.steps) or attempt.is_hopeless
-        yield replace(failed, promises=best.promises, whole=best.whole, is_last=is_last)
+        if is_last and _has_new_lengths(best):
+            resized.add(_resized_wholes(pipeline, dtypes, best.whole, of_best))
+        known = [with_continued(made, n, resized) for n, made in enumerate(best.promises)]
+        yield replace(failed, promises=known, whole=best.whole, is_last=is_last)
         if is_last:
             return
+
+
+def _resized_wholes(
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    whole: Collection[int],
+    seen: Mapping[str, Array],
+) -> Resized:
+    """Axes of whole samples that arrays have longer or shorter, by as much in one that is an
+    element shorter, and in one that is two: of every second element, one of these has as many as
+    the next longer one.
+    """
+    found = Resized()
+    shape = pipeline.source.wholes[0].shape
+    for axis in (axis for axis in sorted(whole) if shape[axis] > 2):
+        one, two = (
+            _tried(pipeline, dtypes, whole, seen, (axis, less)).resized for less in (1, 2)
+        )
+        found.add({array: axes & two.get(array, set()) for array, axes in one.items()})
+    return found
+
+
+def _has_new_lengths(attempt: Attempt) -> bool:
+    """Whether an array has lost an axis, and has a new one in its place."""
+    promises = itertools.chain.from_iterable(attempt.promises)
+    return any(set(one.drop_axis).intersection(dict(one.new_axis)) for one in promises)
 
 
 def _kinds(seen: Mapping[str, Array]) -> list[Mapping[str, Array]]:
@@ -342,29 +382,41 @@ def _choices(ndim: int, whole: set[int]) -> list[set[int]]:
     return choices
 
 
-def _extents(pipeline: Pipeline, whole: Collection[int]) -> list[Pair]:
-    """Extents of the axes of both samples."""
+def _extents(
+    pipeline: Pipeline, whole: Collection[int], shorter: Pair = (0, 0)
+) -> list[Pair]:
+    """Extents of the axes of both samples, the second of which may be `shorter`: along which axis
+    that is whole, and by how much.
+    """
+    along, less = shorter
     extents = []
     for axis, extent in enumerate(pipeline.source.wholes[0].shape):
         pair = (_FIRST[axis], _FIRST[axis] + _MORE)
         if axis in whole:
             pair = (extent, extent)
+        if axis == along:
+            pair = (pair[0], pair[1] - less)
         extents.append(pair)
     return extents
 
 
 def _tried(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], seen: Mapping[str, Array]
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    whole: Collection[int],
+    seen: Mapping[str, Array],
+    shorter: Pair = (0, 0),
 ) -> Attempt:
-    """What the steps return for samples with these axes whole, up to the first that fails; `seen`
-    are values that they hold, by input.
+    """What the steps return for samples with these axes whole, but for what one of them is shorter by,
+    up to the first that fails; `seen` are values that they hold, by input.
     """
     found: list[tuple[Promise, ...]] = []
-    extents = _extents(pipeline, whole)
+    extents = _extents(pipeline, whole, shorter)
     made = [Sample.of(pipeline, dtypes, [pair[i] for pair in extents]) for i in range(2)]
     samples = [sample.like(seen) for sample in made if sample is not None]
     if len(samples) < len(made):
         return Attempt(found)
+    of_space = _axes_of_space(pipeline)
     before = list(pipeline.steps)
     blocks = [sample.block for sample in samples]
     for number, step in enumerate(pipeline.steps):
@@ -373,7 +425,8 @@ def _tried(
             returned = [sample.returned(step, block) for sample, block in pairs]
             axes = axes_after(before[:number], pipeline.source.ndim)[0]
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
-            promises = promises_of(halo, blocks, returned)
+            space = {place for place, axis in enumerate(axes.told) if axis in of_space}
+            promises = promises_of(halo, blocks, returned, space)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
             is_refused = isinstance(error, NoArray)
             is_hopeless = isinstance(error, _HOPELESS)
@@ -386,6 +439,14 @@ def _tried(
         before[number] = replace(step, returns=promises)
         blocks = [next(iter(arrays.values())) for arrays in returned]
     return Attempt(found)
+
+
+def _axes_of_space(pipeline: Pipeline) -> tuple[int, ...]:
+    """Axes of the source along which a voxel has a place, by its affine or else by its names."""
+    header = pipeline.source.wholes[0].header
+    if header.is_placed:
+        return header.space
+    return axes_of_space(pipeline.source.sources[0].dims, pipeline.source.ndim)
 
 
 def _sentence(error: BaseException, step: Step) -> str:

@@ -238,6 +238,7 @@ def _resampled(
         )
     if how == "linear" and dtype.char not in _INTERPOLATED:
         raise UsageError(f"the input '{pair.name}': {dtype} cannot be interpolated; use nearest")
+    resampling.require_installed(how)
     return _by_affines(pair, axes, single, resampling.voxels_of(image, grid), how)
 
 

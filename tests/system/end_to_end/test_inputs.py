@@ -8,6 +8,7 @@ import ast
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nibabel.processing import resample_from_to
 
 import hyperslab
 from hyperslab.arrays import Array
-from hyperslab.errors import UsageError
+from hyperslab.errors import MissingExtra, UsageError
 from tests.repetitions import each_value
 from tests.system.end_to_end.command import (
     ANATOMICAL,
@@ -355,16 +356,23 @@ def test_a_mask_of_another_place_altogether_is_refused(
     assert "reaches from (468, -40, -16) to (532, 40, 32) mm" in done.err
 
 
-@pytest.mark.parametrize("resample", [(), ("--resample", "nearest")])
-def test_a_mask_whose_affine_is_no_place_is_refused(
-    tmp_path: Path, resample: tuple[str, ...]
-) -> None:
+def test_a_mask_whose_affine_is_no_place_is_refused(tmp_path: Path) -> None:
     affine = affine_of(ANATOMICAL).copy()
     affine[1, 2] = np.nan
     path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
-    done = call("run", "stats", ANATOMICAL, "-o", tmp_path / "out", "--mask", path, *resample)
+    done = call("run", "stats", ANATOMICAL, "-o", tmp_path / "out", "--mask", path)
     assert done.code == 2
     assert f"the affine of {path} has entries that are NaN or infinite" in done.err
+
+
+def test_linear_resampling_without_scipy_is_refused_when_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path / "t1.nii", np.ones((9, 9, 9), np.float32), np.diag([8.0, 8, 8, 1]))
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingExtra, match="linear resampling needs SciPy") as refused:
+        hyperslab.Pipeline(ANATOMICAL, t1=path, resample="linear")
+    assert refused.value.__notes__[0].endswith("in a clone: pip install '.[resample]'")
 
 
 @each_value("a mask is turned as the source is")

@@ -68,6 +68,20 @@ def test_a_series_that_gets_shorter_keeps_its_step_in_time(tmp_path: Path) -> No
     assert found["other"] == ((2.0, 3.0, 4.0, 1.0), ("mm", "unknown"))
 
 
+def test_time_first_gets_shorter_as_well(tmp_path: Path, timed: Path) -> None:
+    """Space keeps its place, time its step; what is cut off space has to be said."""
+    values = np.asarray(hyperslab.open(timed))
+    pipeline = hyperslab.Pipeline(timed).map(lambda block: block[1:]).write(tmp_path / "o.nc")
+    hyperslab.run(pipeline, engine="serial", report=False)
+    made = hyperslab.open(tmp_path / "o.nc")
+    assert np.array_equal(np.asarray(made), values[1:])
+    assert made.dims == hyperslab.open(timed).dims
+    assert np.array_equal(made.affine, hyperslab.open(timed).affine)
+    cut = hyperslab.Pipeline(timed).map(lambda block: block[:, 1:]).write(tmp_path / "cut.nc")
+    with pytest.raises(hyperslab.TasksFailed, match="returned a block of shape"):
+        hyperslab.run(cut, engine="serial", report=False)
+
+
 @pytest.fixture
 def timed(tmp_path: Path) -> Path:
     """A MINC series, time first, whose axes all have other steps."""
