@@ -49,21 +49,16 @@ def parse_names(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(","))
 
 
-def parse_resample(text: str | None, inputs: Collection[str]) -> dict[str, str]:
-    """How each further input is resampled, from 'nearest', 'linear' or 't1=linear,mask=nearest'.
-
-    A word alone is for all, but masks and labels are never interpolated by it.
+def parse_resample(text: str | None, inputs: Collection[str]) -> str | dict[str, str] | None:
+    """How each further input is resampled, from 't1=linear,mask=nearest'; a word alone is for
+    all.
     """
     if text is None:
-        return {}
+        return None
     if not inputs:
         raise UsageError(f"--resample {text}: there is no further input, such as --mask")
     if "=" not in text:
-        every = dict.fromkeys(inputs, text)
-        whole_numbers = every.keys() & {"mask", "labels"}
-        if text == "linear":
-            every |= dict.fromkeys(whole_numbers, "nearest")
-        return every
+        return text
     found = {}
     for part in text.split(","):
         name, equals, how = part.partition("=")

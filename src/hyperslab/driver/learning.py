@@ -351,9 +351,7 @@ def _resized_wholes(
     found = Resized()
     shape = pipeline.source.wholes[0].shape
     for axis in (axis for axis in sorted(whole) if shape[axis] > 2):
-        one, two = (
-            _tried(pipeline, dtypes, whole, seen, (axis, less)).resized for less in (1, 2)
-        )
+        one, two = (_tried(pipeline, dtypes, whole, seen, (axis, less)).resized for less in (1, 2))
         found.add({array: axes & two.get(array, set()) for array, axes in one.items()})
     return found
 
@@ -382,9 +380,7 @@ def _choices(ndim: int, whole: set[int]) -> list[set[int]]:
     return choices
 
 
-def _extents(
-    pipeline: Pipeline, whole: Collection[int], shorter: Pair = (0, 0)
-) -> list[Pair]:
+def _extents(pipeline: Pipeline, whole: Collection[int], shorter: Pair = (0, 0)) -> list[Pair]:
     """Extents of the axes of both samples, the second of which may be `shorter`: along which axis
     that is whole, and by how much.
     """
@@ -407,8 +403,8 @@ def _tried(
     seen: Mapping[str, Array],
     shorter: Pair = (0, 0),
 ) -> Attempt:
-    """What the steps return for samples with these axes whole, but for what one of them is shorter by,
-    up to the first that fails; `seen` are values that they hold, by input.
+    """What the steps return for samples with these axes whole, but for what one of them is shorter
+    by, up to the first that fails; `seen` are values that they hold, by input.
     """
     found: list[tuple[Promise, ...]] = []
     extents = _extents(pipeline, whole, shorter)

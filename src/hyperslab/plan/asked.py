@@ -23,6 +23,8 @@ from hyperslab.units import show_count
 if TYPE_CHECKING:
     from hyperslab.blocks.gathering import Named
 
+SELECTING = ("mask", "labels")
+"""Names of inputs whose values tell voxels apart: what lies between two of them is none."""
 ALIGNMENT = "hyperslab.plan.alignment"
 "Place of what looks whether further inputs fit, which is imported where there are some."
 WORKLOADS = "hyperslab.workloads"
@@ -166,14 +168,14 @@ def require_choice(flag: str, given: str, choices: Sequence[str]) -> None:
 def resampling_of(
     given: Resampling | Mapping[str, Resampling] | None, others: Collection[str]
 ) -> dict[str, Resampling]:
-    """How each of the further inputs is resampled, where it is. Raises UsageError for other
-    words.
+    """How each of the further inputs is resampled, where it is: by a word alone all are, but masks
+    and labels are never interpolated by it. Raises UsageError for other words.
     """
     if given is None:
         return {}
     by_name: Mapping[str, Resampling] = {}
     if isinstance(given, str):
-        by_name = dict.fromkeys(others, given)
+        by_name = {name: _for_all(given, name) for name in others}
     else:
         by_name = given
     for name, how in by_name.items():
@@ -182,6 +184,13 @@ def resampling_of(
         if how not in get_args(Resampling):
             raise UsageError(f"--resample {how}: choose one of {', '.join(get_args(Resampling))}")
     return dict(by_name)
+
+
+def _for_all(how: Resampling, name: str) -> Resampling:
+    """How an input is resampled by a word that is for all."""
+    if how == "linear" and name in SELECTING:
+        return "nearest"
+    return how
 
 
 def require_writable(format: str, keep: str | None) -> None:
@@ -197,6 +206,14 @@ def require_of_write(keywords: Collection[str]) -> None:
     for name in keywords:
         if place := taken_by(name):
             raise TypeError(f"write() has no option '{name}': it belongs to {place}")
+
+
+def notes_of(
+    inputs: Mapping[str, SourceSet], resample: Mapping[str, Resampling]
+) -> tuple[str, ...]:
+    """What the user of inputs has to know of them, a sentence each."""
+    sets = inputs.values()
+    return (*unreadable(sets), *unplaced(sets), *_assumed(inputs, resample))
 
 
 def unreadable(inputs: Iterable[SourceSet]) -> Iterator[str]:
@@ -224,6 +241,33 @@ def unplaced(inputs: Iterable[SourceSet]) -> Iterator[str]:
         yield (
             f"the affine of {redact(url)}{others} {why}: neither such files nor what"
             " is made of them have a place in space"
+        )
+
+
+def _assumed(inputs: Mapping[str, SourceSet], resample: Mapping[str, Resampling]) -> Iterator[str]:
+    """Notes of images that are resampled from, or to, a place that their file does not say."""
+    from hyperslab.formats.nifti.space import is_assumed
+
+    first, *others = inputs
+    for name in others:
+        pair = (inputs[name].sources[0], inputs[first].sources[0])
+        lacking = [one.label for one in pair if is_assumed(one.header.attributes)]
+        if name in resample and len(lacking) == 1:
+            yield (
+                f"{lacking[0]} does not say where it lies (sform and qform code 0): '{name}' is"
+                " resampled as if its middle were at 0 mm"
+            )
+
+
+def left_behind(source: SourceSet, format: str) -> Iterator[str]:
+    """A note on coordinates of the source that files of a format could have, and do not get."""
+    one = source.sources[0]
+    _, written = formats.written_as(format)
+    is_named = not all(name.startswith("dim_") for name in one.dims)
+    if written.has_named_axes and formats.facts_of(one.format).has_named_axes and is_named:
+        yield (
+            f"coordinates and attributes of {one.label} do not go into what is made of it, but for"
+            " its place in space: only 'hyperslab convert' copies them"
         )
 
 

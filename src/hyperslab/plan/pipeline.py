@@ -26,15 +26,15 @@ from hyperslab.plan.asked import (
     folded,
     gathered,
     is_built_in,
+    left_behind,
     mapped,
+    notes_of,
     parameters,
     require_choice,
     require_inputs_fit,
     require_of_write,
     require_writable,
     resampling_of,
-    unplaced,
-    unreadable,
     with_built_in,
 )
 from hyperslab.plan.command import Execute
@@ -232,8 +232,7 @@ class Pipeline:
         object.__setattr__(self, "end", None)
         object.__setattr__(self, "resample", resampling_of(resample, others))
         object.__setattr__(self, "region", _region_of(region))
-        notes = (*unreadable(inputs.values()), *unplaced(inputs.values()))
-        object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "notes", notes_of(inputs, self.resample))
         require_inputs_fit(self, others)
 
     @property
@@ -367,11 +366,12 @@ class Pipeline:
         require_encoding(encoding)
         require_writable(format, keep)
         place = local_folder(dest)
-        if "name" not in more:
-            if formats.is_file_name(place):
-                return self.altered(end=_one_file(place, format, keep, encoding, more))
+        end = Write(place, format or "nii", keep, encoding, **more)
+        if "name" not in more and formats.is_file_name(place):
+            end = _one_file(place, format, keep, encoding, more)
+        elif "name" not in more:
             formats.require_known_suffix(place)
-        return self.altered(end=Write(place, format or "nii", keep, encoding, **more))
+        return self.altered(end=end, notes=(*self.notes, *left_behind(self.source, end.format)))
 
     def settled(self) -> Pipeline:
         """The same, that also says whether blocks or volumes are written. Raises UsageError for

@@ -19,11 +19,12 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.blocks.glimpse import glimpse
 from hyperslab.errors import BlockError, UsageError
+from hyperslab.plan.asked import SELECTING
 from hyperslab.plan.becoming import input_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.workloads import kernels
 
-INPUTS = ("mask", "labels")
+INPUTS = SELECTING
 "Names of the inputs that select."
 ABOVE = "mask_above"
 PARAMS: Mapping[str, str] = {ABOVE: "number above which the mask is inside; else where it is not 0"}

@@ -167,7 +167,7 @@ def test_labels_that_are_none(tmp_path: Path) -> None:
     odd = save(tmp_path / "odd.nii", np.full((33, 41, 25), 2.5), affine_of(ANATOMICAL))
     done = call("run", "stats", ANATOMICAL, "-o", tmp_path / "out", "--labels", odd, *QUICK)
     assert (done.code, "the label 2.5 is no whole number" in done.err) == (1, True), done.err
-    pipeline = Pipeline(ANATOMICAL, labels=odd, resample="linear")
+    pipeline = Pipeline(ANATOMICAL, labels=odd, resample={"labels": "linear"})
     with pytest.raises(UsageError, match="masks and labels are not interpolated"):
         workloads.build("stats", pipeline, {})
 
