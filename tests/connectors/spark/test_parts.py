@@ -177,10 +177,11 @@ def test_tasks_load_neither_the_formats_libraries_nor_what_plans(tmp_path: Path)
     made = [parts(analyze(stored.path, stored.variable), 3) for stored in given]
     (tmp_path / "parts").write_bytes(pickle.dumps(made))
     code = (
-        "import pickle, sys, numpy as np\nmade = pickle.load(open(sys.argv[1],"
+        "import gc, pickle, sys, numpy as np\nmade = pickle.load(open(sys.argv[1],"
         " 'rb'))\nprint([float(sum(np.nansum(block) for part in parts for _, block in part)) for"
         " parts in made])\nprint(sorted({'h5py', 'netCDF4', 'nibabel'} & set(sys.modules)))\n"
         "print(*(name for name in sys.modules if name.startswith('hyperslab.')))\n"
+        "print(gc.get_freeze_count())\n"
     )
     line = [sys.executable, "-c", code, str(tmp_path / "parts")]
     said = subprocess.run(
@@ -192,6 +193,7 @@ def test_tasks_load_neither_the_formats_libraries_nor_what_plans(tmp_path: Path)
     assert loaded & {"plan", "blocks.gathering", "blocks.writing", "arrays.partition"} == set()
     spark = {name for name in loaded if name.startswith("connectors.spark.")}
     assert spark == {"connectors.spark.part"}
+    assert said[3] == "0", "this is no worker of Spark"
 
 
 def test_files_make_one_array_in_natural_order(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: all tasks import this package, none needs all of it."""
+    """Import a public name at its first use: tasks import this package, and few need all of it."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

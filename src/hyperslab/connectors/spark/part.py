@@ -1,12 +1,15 @@
 """Part: what one task of Spark loads, and reads block by block.
 
-Spark collects garbage after every task, which takes as long as the process has objects: a task
-imports this module and what reads arrays, nothing that plans or writes
-(`tests/connectors/spark/test_parts.py`).
+Spark's workers collect garbage after every task, which takes as long as they have objects. So a
+task imports this module and what reads arrays, nothing that plans or writes, and what is there
+before the first block, nearly all of it modules, is looked at no more.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -41,6 +44,7 @@ class Part:
 
     def __iter__(self) -> Iterator[tuple[Hyperslab, Array]]:
         """Read block after block. Raises ReadFailed."""
+        _leave_out_what_is_there()
         views = {id(source): ArrayView(source, self.values, _one) for source in self.sources}
         for slab in self.slabs:
             block = self._read(slab, views)
@@ -79,3 +83,13 @@ def _why(error: Exception, where: str) -> str:
 def _one() -> int:
     """A task has one core: Spark runs as many as there are."""
     return 1
+
+
+@functools.cache
+def _leave_out_what_is_there() -> None:
+    """Leave the objects that are there by now out of every further search for garbage, once, if
+    this is a worker of Spark.
+    """
+    spark = sys.modules.get("pyspark.taskcontext")
+    if spark is not None and spark.TaskContext.get() is not None:
+        gc.freeze()
