@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from hyperslab.connectors.spark.session import session
+from hyperslab.connectors.spark import session
 
 ROWS_OF_A_MAP = 1000
 KEYS = 1000

@@ -16,7 +16,7 @@ from typing import Any
 import pyspark
 
 from benchmarks.spark_events import EventLog, read_log
-from hyperslab.connectors.spark.session import session
+from hyperslab.connectors.spark import session
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = "local[2,4]"

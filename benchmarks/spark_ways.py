@@ -17,8 +17,9 @@ from benchmarks.spark_source import TracedSource
 from benchmarks.spark_spool import streamed, watched
 from hyperslab.connectors.spark import h5read, read_blocks, tables
 from hyperslab.connectors.spark.analyzer import analyze
+from hyperslab.connectors.spark.part import Part
 from hyperslab.connectors.spark.partitioner import cuts_of
-from hyperslab.connectors.spark.seeder import Part, parts_of
+from hyperslab.connectors.spark.seeder import parts_of
 from hyperslab.trace import span
 
 BLOCKS, ROWS, H5SPARK = "read_blocks", "h5read", "H5Spark-like rows"

@@ -35,7 +35,7 @@ from hyperslab.errors import FormatError, MissingExtra, SourceChanged, UsageErro
 from tests.connectors.calls import noting
 from tests.formats.files import DATA
 from tests.formats.zarr_made import make
-from tests.repetitions import each_value
+from tests.repetitions import each_value, repeats
 
 SHAPE = (50, 60, 70)
 UNIT = (8, 16, 32)
@@ -405,6 +405,7 @@ def test_on_a_cluster(client: distributed.Client, folder: Path, name: str) -> No
     assert total == np.asarray(hyperslab.open(f"{folder}/{name}")).astype("f8").sum()
 
 
+@repeats("an array is read by processes of Dask's own: formats/test_added_format.py")
 def test_in_processes(folder: Path, data: Array) -> None:
     array = hyperslab.to_dask(f"{folder}/a.h5::packed", 40, "stored")
     np.testing.assert_array_equal(array.compute(scheduler="processes", num_workers=1), data)

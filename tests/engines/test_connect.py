@@ -34,7 +34,7 @@ from hyperslab.trace import NO_TASK
 from tests.engines.briefly import BRIEF_PROBE
 from tests.repetitions import few, repeats
 from tests.system.clusters import dask, slurm, spark
-from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
+from tests.system.clusters.dask import ANOTHER_HOST, DaskCluster, dask_cluster
 from tests.system.clusters.required import required
 from tests.system.clusters.slurm import slurm as slurm_cluster
 from tests.system.clusters.spark import spark_cluster
@@ -94,13 +94,13 @@ def code(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a cluster of one worker of three threads."""
+def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """A cluster of one worker of three threads."""
     required(dask.missing())
     with dask_cluster(
         tmp_path_factory.mktemp("cluster"), workers=1, threads=3, nanny=False
     ) as cluster:
-        yield cluster.address
+        yield cluster
 
 
 def forget(folder: Path) -> None:
@@ -320,12 +320,14 @@ def test_what_is_not_there_is_said(
     assert not (tmp_path / "out").exists(), "a refused run leaves nothing behind"
 
 
-def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path, one_worker: str) -> None:
+def test_workers_of_a_cluster_are_not_ours_to_choose(
+    tmp_path: Path, one_worker: DaskCluster
+) -> None:
     make_volume(tmp_path / "in.nii")
     pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
     with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
-        prepare(pipeline, Options(engine="dask-bag", connect=one_worker, workers=2))
-    found = prepare(pipeline, Options(engine="dask-bag", connect=one_worker))
+        prepare(pipeline, Options(engine="dask-bag", connect=one_worker.address, workers=2))
+    found = prepare(pipeline, Options(engine="dask-bag", connect=one_worker.address))
     assert (found.workers, found.threads) == (1, 3)
 
 
@@ -395,7 +397,7 @@ def test_a_reduction_is_merged_by_the_engine_s_own_tree(
 ) -> None:
     place: dict[str, Any] = {"workers": 2, "threads": 1}
     if engine != "spark":
-        place = {"connect": request.getfixturevalue("one_worker")}
+        place = {"connect": request.getfixturevalue("one_worker").address}
     required(spark.missing() if engine == "spark" else dask.missing())
     make_volume(tmp_path / "in.nii")
     result = driver.run(
@@ -415,17 +417,19 @@ def test_a_reduction_is_merged_by_the_engine_s_own_tree(
     assert len(load_partials([(result.folder, None)], range(64))[0].tasks) == 64, tree
 
 
-def test_own_times_are_of_this_run(tmp_path: Path, code: Path, one_worker: str) -> None:
+def test_own_times_are_of_this_run(tmp_path: Path, code: Path, one_worker: DaskCluster) -> None:
     make_volume(tmp_path / "in.nii")
     mapped = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled")
-    place: dict[str, Any] = {"engine": "dask-futures", "connect": one_worker}
+    place: dict[str, Any] = {"engine": "dask-futures", "connect": one_worker.address}
     for number in range(3):
         pipeline = mapped.write(tmp_path / str(number))
         result = driver.run(pipeline, rule=Rule("blocks", (16,)), **place)
         assert result.trace.meta["own_times"]["tasks"] == 16
 
 
-def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path, one_worker: str) -> None:
+def test_two_runs_at_a_time_on_one_worker(
+    tmp_path: Path, code: Path, one_worker: DaskCluster
+) -> None:
     """Each with its own code in files of the same names, on threads of one process; one of their
     drivers is this process.
     """
@@ -435,7 +439,7 @@ def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path, one_worker
         home.mkdir()
         (home / "mine.py").write_text(CODE)
         (home / "beside.py").write_text(f"def factor():\n    return {factor}\n")
-    place = ("--engine", "dask-futures", "--connect", one_worker, "--partition", "slabs")
+    place = ("--engine", "dask-futures", "--connect", one_worker.address, "--partition", "slabs")
     slowly = ("-p", "seconds=0.05", "--keep", "volume")
     lines = {
         factor: (
@@ -455,41 +459,41 @@ def test_two_runs_at_a_time_on_one_worker(tmp_path: Path, code: Path, one_worker
         )
 
 
-def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> None:
-    required(dask.missing())
+def test_a_worker_that_joins_later_has_its_lane(
+    tmp_path: Path, code: Path, one_worker: DaskCluster
+) -> None:
     make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster", workers=1, nanny=False) as cluster:
-        late = [
-            sys.executable,
-            "-m",
-            "distributed.cli.dask_worker",
-            cluster.address,
-            "--nthreads",
-            "1",
-            "--no-nanny",
-            "--no-dashboard",
-        ]
-        met = tmp_path / "met"
-        met.mkdir()
-        place = (
-            "--engine",
-            "dask-futures",
-            "--connect",
-            cluster.address,
-            "--partition",
-            "slabs",
-            "-p",
-            f"folder={met}",
-            "-p",
-            "workers=2",
-        )
-        with running(
-            "run", f"{code}:met", tmp_path / "in.nii", "-o", tmp_path / "out", *place
-        ) as run:
-            await_that("a task of the first worker", lambda: list(met.iterdir()))
-            cluster.household.start("late", late)
-            code_, said = run.wait()
+    late = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_worker",
+        one_worker.address,
+        "--nthreads",
+        "1",
+        "--no-nanny",
+        "--no-dashboard",
+    ]
+    met = tmp_path / "met"
+    met.mkdir()
+    place = (
+        "--engine",
+        "dask-futures",
+        "--connect",
+        one_worker.address,
+        "--partition",
+        "slabs",
+        "-p",
+        f"folder={met}",
+        "-p",
+        "workers=2",
+    )
+    with running("run", f"{code}:met", tmp_path / "in.nii", "-o", tmp_path / "out", *place) as run:
+        await_that("a task of the first worker", lambda: list(met.iterdir()))
+        joined = one_worker.household.start("late", late)
+        code_, said = run.wait()
+    one_worker.household.kill(joined)
     assert code_ == 0, said
     trace = load_records(tmp_path / "out").trace
-    assert trace.slots == [f"{socket.gethostname()}/w{w}/t0" for w in (0, 1)]
+    here = socket.gethostname()
+    assert trace.slots == [*(f"{here}/w0/t{thread}" for thread in range(3)), f"{here}/w1/t0"]
     assert {span.slot for span in trace.spans} == set(trace.slots)

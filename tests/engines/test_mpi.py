@@ -394,6 +394,7 @@ def test_other_addresses_are_refused() -> None:
         require("mpi", EngineOptions(Path(), 2, connect="mars"))
 
 
+@repeats("items go to ranks by number, all of them once: the tests of portions, above")
 def test_counter_and_masters_can_be_measured_beside_each_other() -> None:
     """As note 19 does; a counter leaves no rank without items."""
     required(mpi.missing())

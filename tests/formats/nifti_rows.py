@@ -210,7 +210,8 @@ def gzips() -> Iterator[Row]:
     scaled = _packed(kinds["one member"], LARGE, ">i2", slope=0.5, inter=-3.0)
     yield Row(group, "scaled, big-endian, 4 MiB and more", scaled, real="float64", **entered)
     four = _packed(kinds["one member"], (64, 64, 27, 10), ">f4")
-    yield Row(group, "four axes, big-endian float32, 4 MiB and more", four, **entered)
+    name = "four axes, big-endian float32, 4 MiB and more"
+    yield Row(group, name, four, repeats="a large file is entered: one member", **entered)
 
 
 def refused() -> Iterator[Row]:

@@ -241,9 +241,14 @@ def _is_own(path: Path, folder: Path) -> bool:
 
 def is_installed(path: Path) -> bool:
     """True for a file of Python, of an installed package, or of hyperslab itself."""
+    return not _installed_places().isdisjoint(path.parents)
+
+
+@functools.cache
+def _installed_places() -> frozenset[Path]:
+    """Folders of Python, of installed packages, and of hyperslab itself."""
     places = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
-    places.add(Path(__file__).parents[1])
-    return bool(places & set(path.parents))
+    return frozenset({*places, Path(__file__).parents[1]})
 
 
 def is_library(path: Path) -> bool:

@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 from hyperslab.arrays import Array
 from hyperslab.connectors.spark import seeder
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
+from hyperslab.connectors.spark.part import Part
 from hyperslab.connectors.spark.partitioner import Cuts, cut, cuts_of, share
-from hyperslab.connectors.spark.seeder import Part, parts_of
+from hyperslab.connectors.spark.seeder import parts_of
 from hyperslab.errors import FormatError, UsageError
 from tests.connectors.spark import arrays
 
@@ -167,7 +168,8 @@ def test_a_task_brings_only_its_own_part(tmp_path: Path) -> None:
         assert {len(part.sources) for part in made} == {2 if analysis.whole.members[1:] else 1}
 
 
-def test_tasks_do_not_load_the_formats_libraries(tmp_path: Path) -> None:
+def test_tasks_load_neither_the_formats_libraries_nor_what_plans(tmp_path: Path) -> None:
+    """Spark collects garbage after every task, which takes as long as it has imported modules."""
     given = [
         made(tmp_path) for kind, made in arrays.KINDS.items() if kind not in ("zarred", "small")
     ]
@@ -175,9 +177,11 @@ def test_tasks_do_not_load_the_formats_libraries(tmp_path: Path) -> None:
     made = [parts(analyze(stored.path, stored.variable), 3) for stored in given]
     (tmp_path / "parts").write_bytes(pickle.dumps(made))
     code = (
-        "import pickle, sys, numpy as np\nmade = pickle.load(open(sys.argv[1],"
+        "import gc, pickle, sys, numpy as np\nmade = pickle.load(open(sys.argv[1],"
         " 'rb'))\nprint([float(sum(np.nansum(block) for part in parts for _, block in part)) for"
         " parts in made])\nprint(sorted({'h5py', 'netCDF4', 'nibabel'} & set(sys.modules)))\n"
+        "print(*(name for name in sys.modules if name.startswith('hyperslab.')))\n"
+        "print(gc.get_freeze_count())\n"
     )
     line = [sys.executable, "-c", code, str(tmp_path / "parts")]
     said = subprocess.run(
@@ -185,6 +189,11 @@ def test_tasks_do_not_load_the_formats_libraries(tmp_path: Path) -> None:
     ).stdout.splitlines()
     np.testing.assert_allclose(eval(said[0]), sums, rtol=1e-12)
     assert said[1] == "[]"
+    loaded = {name.removeprefix("hyperslab.") for name in said[2].split()}
+    assert loaded & {"plan", "blocks.gathering", "blocks.writing", "arrays.partition"} == set()
+    spark = {name for name in loaded if name.startswith("connectors.spark.")}
+    assert spark == {"connectors.spark.part"}
+    assert said[3] == "0", "this is no worker of Spark"
 
 
 def test_files_make_one_array_in_natural_order(tmp_path: Path) -> None:

@@ -41,6 +41,22 @@ def rows_of(values: Array, axis: int) -> Array:
     return turned.reshape(len(turned), -1)
 
 
+def frozen(blocks: Any) -> list[int]:
+    """Objects in which a worker that has read blocks seeks no garbage."""
+    import gc
+
+    assert list(blocks)
+    return [gc.get_freeze_count()]
+
+
+def test_a_worker_seeks_no_garbage_in_what_it_has_imported(tmp_path: Path, sc: Any) -> None:
+    """Spark has it seek some after every task, which otherwise takes longer than a block."""
+    stored = arrays.KINDS["packed"](tmp_path)
+    blocks = read_blocks(sc, stored.path, stored.variable, 1)
+    (objects,) = blocks.mapPartitions(frozen).collect()
+    assert objects > 10_000
+
+
 STORED = ["compressed", "packed", "nifti"]
 
 

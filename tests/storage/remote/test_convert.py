@@ -43,7 +43,13 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def convert(source: Any, dest: str, s3: S3, **settings: Any) -> hyperslab.Result:
     return hyperslab.convert(
-        source, dest, engine="threads", workers=1, storage_options=s3.options, **settings
+        source,
+        dest,
+        engine="threads",
+        workers=1,
+        report=False,
+        storage_options=s3.options,
+        **settings,
     )
 
 

@@ -185,7 +185,7 @@ def test_a_volume_goes_there_and_is_the_same(is_sharded: bool, s3: S3, tmp_path:
     image, url = str(tmp_path / "a.nii"), f"s3://{BUCKET}/made{len(shards)}.zarr"
     nib.save(nib.Nifti1Image(values, np.diag([2.0, 2, 3, 1])), image)  # type: ignore[no-untyped-call]
     options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
-    settings = {"engine": "threads", "workers": 1, "storage_options": s3.options}
+    settings = {"engine": "threads", "workers": 1, "report": False, "storage_options": s3.options}
     hyperslab.convert(image, url, encoding=Encoding(chunks=(10, 12, 20), shards=shards), **settings)  # type: ignore[arg-type]
     assert hyperslab.diff(image, url, storage_options=s3.options).same
     assert "range requests" not in succeed("info", url, *options)

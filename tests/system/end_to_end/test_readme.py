@@ -39,7 +39,7 @@ UNTRIED = {
 LIGHTER = {
     "--size 300MB": "--size 300kB",
     "cp colin27_ch2_T1w.nii.gz study": "cp smaller.nii.gz study",
-    "-o on-dask --engine dask-futures": "-o on-dask --engine processes",
+    "-o on-dask --engine dask-futures": "-o on-dask --engine threads",
     "-o on-spark --engine spark": "-o on-spark --engine serial",
     "-o one --engine dask-futures --workers 1 --threads 2": "-o one --engine threads --threads 2",
     "-o two --engine dask-futures": "-o two --engine processes",

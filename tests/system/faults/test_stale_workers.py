@@ -125,7 +125,7 @@ def test_a_resumed_run_waits_for_workers_of_a_cluster(
     required(dask.missing())
     values, runs = make_volume(tmp_path / "in.nii"), tmp_path / "runs"
     arguments = job(tmp_path, WAITS)
-    with dask.dask_cluster(tmp_path / "cluster", nanny=False) as cluster:
+    with dask.dask_cluster(tmp_path / "cluster", workers=1, nanny=False) as cluster:
         with running(*arguments, "--engine", engine, "--connect", cluster.address) as run:
             await_that("a worker is stuck", lambda: is_stuck(tmp_path))
             await_recorded(run, tmp_path / "out", 1)

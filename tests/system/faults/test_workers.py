@@ -171,6 +171,7 @@ def test_a_worker_that_dies_once_is_forgiven(tmp_path: Path) -> None:
     assert np.array_equal(load(out / "in.nii"), values)
 
 
+@repeats("workers that die as they start have others in their place: engines/test_processes.py")
 def test_workers_killed_as_they_start(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = (

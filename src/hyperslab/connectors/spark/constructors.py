@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hyperslab.connectors.spark import vectors
@@ -272,12 +272,7 @@ def _read(
 
 
 def _each(blocks: RDD[Block], view: Callable[..., Iterable[Any]]) -> RDD[Any]:
-    return blocks.mapPartitions(functools.partial(_views, view))
-
-
-def _views(view: Callable[..., Iterable[Any]], blocks: Iterable[Block]) -> Iterator[Any]:
-    for slab, block in blocks:
-        yield from view(slab, block)
+    return blocks.mapPartitions(functools.partial(vectors.each, view))
 
 
 def _require_real(analysis: Analysis) -> None:

@@ -23,8 +23,9 @@ from hyperslab.blocks.gathering import expand
 from hyperslab.connectors.spark import catalogue, tables
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
 from hyperslab.connectors.spark.options import Options
+from hyperslab.connectors.spark.part import Part
 from hyperslab.connectors.spark.partitioner import cuts_of, share
-from hyperslab.connectors.spark.seeder import Part, parts_of
+from hyperslab.connectors.spark.seeder import parts_of
 from hyperslab.errors import UsageError
 from hyperslab.storage.location import is_remote
 

@@ -7,7 +7,7 @@ C order. Its index is the one it has in the whole array: `slab.start[axis] + k *
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,14 @@ PIECE_NBYTES = 1 << 20
 "Bytes of rows that are brought into order at a time, so that a block is never there twice."
 POINTS = 1 << 16
 "Points whose indices are found at a time."
+
+
+def each(
+    view: Callable[..., Iterable[Any]], blocks: Iterable[tuple[Hyperslab, Array]]
+) -> Iterator[Any]:
+    """What a function of this module makes of every block of a partition."""
+    for slab, block in blocks:
+        yield from view(slab, block)
 
 
 def row_axis(slab: Hyperslab, axis: int) -> int:
