@@ -1,4 +1,4 @@
-"""Inputs whose files say no place, or another one altogether; and what a run says that it leaves."""
+"""Inputs whose files say no place, or another one altogether; what a run says that it leaves."""
 
 from __future__ import annotations
 
