@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ def test_a_program_that_mounts_while_it_is_removed_leaves_nothing(
 ) -> None:
     """Nothing is mounted where one looks first; then its program mounts, and is killed."""
     scratch = made(storage)
-    not_yet = iter([[]])
+    not_yet: Iterator[list[Any]] = iter([[]])
     monkeypatch.setattr(removing, "mounts", lambda: next(not_yet, mounts()))
     removing.remove(scratch, by_force=True)
     assert is_gone(scratch, storage)

@@ -34,7 +34,7 @@ _ANEW = f"{AGAIN}, which makes a new one"
 class _Needed(NamedTuple):
     """Intervals that regions need, one element a region; sizes in bytes."""
 
-    count: Array
+    number: Array
     stored: Array
     windows: Array
     "Stored bytes of the windows before them."
@@ -119,12 +119,12 @@ def _nbytes(source: ArraySource, needed: _Needed) -> Array:
 
 def _peak(source: ArraySource, needed: _Needed, threads: int | None) -> Array:
     threads = threads or max(native.threads(), native.DEPTH)
-    reading = np.minimum(max(threads, native.DEPTH), needed.count)
-    decoding = np.minimum(threads, needed.count)
+    reading = np.minimum(max(threads, native.DEPTH), needed.number)
+    decoding = np.minimum(threads, needed.number)
     read = needed.largest_stored + needed.largest_window + WINDOW_NBYTES + _DRESS_NBYTES
     decoded = needed.largest_plain + 2 * WINDOW_NBYTES + _DECODER_NBYTES
     rows = 4 * _index(source).points.nbytes
-    return np.where(needed.count, reading * read + decoding * decoded + rows, 0)
+    return np.where(needed.number, reading * read + decoding * decoded + rows, 0)
 
 
 def _index(source: ArraySource) -> GzipIndex:
