@@ -191,7 +191,7 @@ def prepare(
         made(directory)  # or it refuses, before anything is done
         if not dry:
             discard_replaced(directory)
-        inherited = resume.inherit(directory, plan, options.accept_changed_function)
+        inherited = resume.inherit(directory, plan, options.accept_changed_function, tell)
         done, damaged = done_earlier(directory, plan, inherited)
     if directory is not None and not obstacle:
         obstacle = _obstacle(functools.partial(_require_free_names, plan, directory, options), dry)

@@ -17,11 +17,14 @@ from typing import Any
 
 from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.touched import Holds, Touched
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.commanded import digest_of
 from hyperslab.plan.compile import Plan
+from hyperslab.plan.contents import differs_in_times, is_as_before
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
 from hyperslab.redaction import redact
@@ -71,15 +74,18 @@ def record(plan: Plan) -> dict[str, Any]:
     return plan.record() | tasks | {"boot": boot_id()}
 
 
-def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) -> list[Inherited]:
-    """The submissions that this plan continues. Raises OutputBusy when their results do not
-    belong to it.
+def inherit(
+    directory: RunDirectory, plan: Plan, accept_changed_function: bool, tell: Tell = unheard
+) -> list[Inherited]:
+    """The submissions that this plan continues; that inputs are read to compare them is told.
+    Raises OutputBusy when their results do not belong to it.
 
     One that has recorded no result counts, too: it may have written, and was killed before it could
     say so.
     """
     now = record(plan)
     found = []
+    touched = Touched(tell)
     for folder, kept in directory.plans():
         if has_results := _has_results(folder):
             _require_same_job(directory, kept, now, plan)
@@ -88,7 +94,7 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
         if has_results or _is_same_job(kept, plan):
             _mark_kept(folder, kept)
             needed = _needed(directory, folder, kept, plan, has_results)
-            ids = _matching(directory, kept, now, plan, needed)
+            ids = _matching(directory, kept, now, plan, needed, touched.since(folder))
             found.append(
                 Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
             )
@@ -278,16 +284,18 @@ def _matching(
     now: dict[str, Any],
     plan: Plan,
     needed: set[str],
+    holds: Holds,
 ) -> dict[int, int]:
-    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for wholes that are
-    needed and have no place here.
+    """Ids there -> ids here, of the tasks that are the same; `holds` says of a task of commands
+    whose inputs have other times whether these are what they were. Raises OutputBusy for wholes
+    that are needed and have no place here.
     """
     here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
     first: dict[int, int] = {}
     for whole in kept["wholes"]:
         index, own = here.get(whole["name"], (-1, {"cut": ""}))
         if own["cut"] == whole["cut"]:
-            first |= _same_tasks(plan, index, whole, own)
+            first |= _same_tasks(plan, index, whole, own, holds)
         elif whole["name"] in needed and not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.place} is no longer among the sources, or"
@@ -324,19 +332,27 @@ def _superseded(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[int, in
 
 
 def _same_tasks(
-    plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any]
+    plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any], holds: Holds
 ) -> dict[int, int]:
-    states = zip(kept["states"], own["states"], strict=True)
-    changed = {position for position, (before, now) in enumerate(states) if before != now}
+    states = list(zip(kept["states"], own["states"], strict=True))
+    changed = {place for place, both in enumerate(states) if not is_as_before(*both)}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
     ids = {there: task.id for there, task in enumerate(tasks, kept["first"])}
     if not changed or own["kept"] or kept.get("kept"):
         return ids
     positions = _positions(plan, index)
     for there, task in enumerate(tasks, kept["first"]):
-        if changed & set(_sources_of(task, positions)):
+        own_places = changed & set(_sources_of(task, positions))
+        if own_places and not _holds(task, there, [states[n] for n in own_places], holds):
             ids[there] = ~task.id
     return ids
+
+
+def _holds(task: Task, there: int, states: Sequence[tuple[str, str]], holds: Holds) -> bool:
+    """Whether what a command reads is what it was, though its state is another one."""
+    if task.command is None or not all(differs_in_times(*both) for both in states):
+        return False
+    return holds(there, task.command)
 
 
 def _mark_kept(folder: Path, kept: dict[str, Any]) -> None:

@@ -157,6 +157,10 @@ class Ran:
     "Private folder with what it made, until that is in the output directory."
     is_synced: bool = True
     "Whether what it made was on storage when this was recorded."
+    inputs: str = ""
+    """Checksum of what it read (`plan.contents`); '' where that is not known, as of inputs that
+    were written to meanwhile.
+    """
 
     @property
     def waited_s(self) -> float:

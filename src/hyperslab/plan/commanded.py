@@ -21,8 +21,10 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.formats import memory
+from hyperslab.plan import contents
 from hyperslab.plan.command import Commands, CommandTask, Execute
 from hyperslab.plan.compile import Plan, Stage
+from hyperslab.plan.contents import FileState
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
 from hyperslab.plan.placeholders import files_below_out, require_known
 from hyperslab.plan.task import Job, Task
@@ -130,15 +132,14 @@ def _summary(pipeline: Pipeline, end: Execute) -> dict[str, Any]:
 
 def _source_of(task: CommandTask) -> ArraySource:
     """The array that stands for a command. Raises UsageError for inputs that are not there."""
-    digest = hashlib.sha256(digest_of(task).encode())
-    nbytes = 0
-    for name, size, mtime_ns in _states_of_inputs(task):
-        digest.update(f"\0{name}\0{size}\0{mtime_ns}".encode(errors="surrogateescape"))
-        nbytes += size
+    found = list(_states_of_inputs(task))
     place = next(iter(task.inputs), os.curdir)
     source = memory.open(np.zeros(1, np.uint8))
     return replace(
-        source, url=os.path.abspath(place), nbytes_stored=nbytes, version=digest.hexdigest()
+        source,
+        url=os.path.abspath(place),
+        nbytes_stored=sum(state.nbytes for state in found),
+        version=contents.version(digest_of(task), found),
     )
 
 
@@ -149,30 +150,19 @@ def digest_of(task: CommandTask) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def _states_of_inputs(task: CommandTask) -> Iterator[tuple[str, int, int]]:
-    """The states of all inputs, up to the first that is gone where the task is kept."""
-    try:
-        for path in task.inputs:
-            yield from _states(path, task.label)
-    except UsageError:
-        if not task.is_kept:
-            raise
-
-
-def _states(path: str, label: str) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of change of a file, or of all files in a folder."""
-    try:
-        if not os.path.isdir(path):
-            about = os.stat(path)
-            yield path, about.st_size, about.st_mtime_ns
-            return
-        for top, folders, names in os.walk(path):
-            folders.sort()
-            for name in sorted(names):
-                about = os.lstat(os.path.join(top, name))
-                yield os.path.join(top, name), about.st_size, about.st_mtime_ns
-    except OSError as error:
-        raise UsageError(f"{label}: the input {path} cannot be read: {error.strerror}") from error
+def _states_of_inputs(task: CommandTask) -> Iterator[FileState]:
+    """The states of all inputs, up to the first that is gone where the task is kept. Raises
+    UsageError.
+    """
+    for path in task.inputs:
+        try:
+            yield from contents.states(path)
+        except OSError as error:
+            if task.is_kept:
+                return
+            raise UsageError(
+                f"{task.label}: the input {path} cannot be read: {error.strerror}"
+            ) from error
 
 
 def _require_usable(tasks: Sequence[CommandTask]) -> None:

@@ -25,8 +25,10 @@ from pathlib import Path
 from hyperslab.blocks.writing import Written
 from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Ended, Refused
+from hyperslab.plan import contents
 from hyperslab.plan.collecting import collected, tell_left_out
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
+from hyperslab.plan.contents import FileState
 from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
 from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
@@ -151,6 +153,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     after_words = filled(command.after, values, inputs)
     for folder in filled(command.folders, values, inputs):
         os.makedirs(folder, exist_ok=True)
+    read = _Read(command.inputs, inputs)
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
@@ -176,8 +179,39 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     state.outputs = collected(places.out, command.mounted, is_synced)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
     _require_outputs(command, ended, state.outputs)
-    state.ran = replace(state.ran, nbytes=nbytes, place=str(places.out), is_synced=is_synced)
+    state.ran = replace(
+        state.ran,
+        nbytes=nbytes,
+        place=str(places.out),
+        is_synced=is_synced,
+        inputs=read.checksum(),
+    )
     state.is_staged = True
+
+
+class _Read:
+    """What an attempt reads, from before its command begins."""
+
+    def __init__(self, inputs: Sequence[str], copies: Sequence[str]) -> None:
+        """`copies` are the same files where the command reads them, and may write to them."""
+        self._copies = copies
+        self._paths = tuple(dict.fromkeys((*inputs, *copies)))
+        self._before = self._states()
+
+    def checksum(self) -> str:
+        """The checksum of what the command has read; '' where that has changed meanwhile."""
+        if not self._copies:
+            return ""
+        with span("write"):
+            found = contents.checksum(self._copies)
+            if self._states() != self._before:
+                return ""
+        return found
+
+    def _states(self) -> list[FileState]:
+        with suppress(OSError):
+            return [state for path in self._paths for state in contents.states(path)]
+        return []
 
 
 @contextmanager

@@ -1,0 +1,127 @@
+"""Inputs whose times alone have changed: what is in them decides whether a task is done again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hyperslab import CommandTask
+from hyperslab.driver.result import Result
+from hyperslab.plan import contents
+from tests.apps.commands.test_commands import run, sh
+
+LATER_NS = 10**9
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "scan.nii"
+    path.write_text("one")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a participant, with a file below, and a link to nowhere as of git-annex."""
+    place = tmp_path / "sub-01" / "anat"
+    place.mkdir(parents=True)
+    (place / "scan.nii").write_text("one")
+    (place / "other.nii").symlink_to("../.git/annex/objects/gone")
+    return place.parent
+
+
+def touch(path: Path, text: str = "") -> None:
+    """Give a file another time, and other content if there is a text."""
+    before = path.lstat().st_mtime_ns
+    if text:
+        path.write_text(text)
+    times = (before + LATER_NS, before + LATER_NS)
+    os.utime(path, ns=times, follow_symlinks=False)
+
+
+def task(path: Path) -> CommandTask:
+    return sh(path.name, 'ls "$0" > "$1/$2.txt"', "{input}", "{out}", "{name}", inputs=(str(path),))
+
+
+def attempts(result: Result) -> int:
+    assert result.ok, result.failures
+    return result.summary.attempts
+
+
+def test_what_was_touched_is_not_done_again(file: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tasks = [task(file), task(folder)]
+    assert attempts(run(tasks, out)) == 2
+    touch(file)
+    touch(folder / "anat/scan.nii")
+    touch(folder / "anat/other.nii")
+    assert attempts(run(tasks, out, resume=True)) == 0
+    touch(file)
+    assert attempts(run(tasks, out, resume=True)) == 0, "it was touched again"
+    for path in (file, folder / "anat/scan.nii"):
+        touch(path, "two")
+        assert attempts(run(tasks, out, resume=True)) == 1, f"{path}: other bytes of the same size"
+    assert attempts(run(tasks, out, resume=True)) == 0
+    (folder / "anat/scan.nii").rename(folder / "anat/view.nii")
+    assert attempts(run(tasks, out, resume=True)) == 1
+
+
+def test_inputs_on_a_fast_tier(folder: Path, file: Path, tmp_path: Path) -> None:
+    """The checksum is that of the copies, which have the bytes of the files, unless a command
+    writes to its own.
+    """
+    (folder / "anat/other.nii").unlink()
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    written = tmp_path / "written.nii"
+    written.write_text("one")
+    script = 'printf two > "$0"; cp "$0" "$1/two"'
+    writer = sh("writer", script, "{input}", "{out}", inputs=(str(written),))
+    tasks = [task(file), task(folder), writer]
+    staged = {"engine": "threads", "workers": 1, "stage_in": tier}
+    assert attempts(run(tasks, tmp_path / "out", **staged)) == 3
+    assert written.read_text() == "one"
+    touch(file)
+    touch(folder / "anat/scan.nii")
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 0
+    touch(written, "two")
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
+
+
+def test_what_a_command_has_written_to_itself_is_not_known(file: Path, tmp_path: Path) -> None:
+    """What it has read is gone: only the same time tells that it is what it left."""
+    script = 'cp "$0" "$1/kept"; printf six > "$0"; touch -d "1 hour" "$0"'
+    tasks = [sh("t", script, "{input}", "{out}", inputs=(str(file),))]
+    assert attempts(run(tasks, tmp_path / "out")) == 1
+    touch(file)
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
+
+
+def test_another_command_is_no_other_time(file: Path, tmp_path: Path) -> None:
+    assert attempts(run([task(file)], tmp_path / "out")) == 1
+    touch(file)
+    other = sh(file.name, "echo another > $0/a", "{out}", inputs=(str(file),))
+    assert attempts(run([other], tmp_path / "out", resume=True)) == 1
+
+
+def test_records_of_earlier_versions(file: Path) -> None:
+    """They have one word, which tells of times, too."""
+    now = f"0 0 {contents.version('a', contents.states(str(file)))}"
+    before = now.rpartition(" ")[0]
+    assert contents.is_as_before(before, now)
+    assert not contents.differs_in_times(before, now)
+    touch(file)
+    then = f"0 0 {contents.version('a', contents.states(str(file)))}"
+    assert not contents.is_as_before(before, then)
+    assert contents.differs_in_times(now, then)
+
+
+def test_what_cannot_be_read_has_no_checksum(folder: Path) -> None:
+    inputs = (str(folder), str(folder / "anat/scan.nii"))
+    known = contents.checksum(inputs)
+    assert known == contents.checksum(inputs) != contents.checksum(inputs[::-1])
+    shutil.rmtree(folder)
+    assert contents.checksum(inputs) == ""
