@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,7 +183,7 @@ cp "$MASK" "$2_mask.nii.gz"
 
 def test_fsl_where_it_is_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FSL may not be distributed: a script in its place shows what it is asked for, and gives what
-    FSL has made of the head.
+    FSL has made of the head. No name that it is given has a blank, wherever scratch is.
     """
     program = tmp_path / "bet"
     program.write_text(SHIM)
@@ -191,14 +192,17 @@ def test_fsl_where_it_is_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "etc" / "fslversion").write_text("6.0.7.4:abc\n")
     head = tmp_path / "a head.nii.gz"
     head.symlink_to(HEAD)
+    scratch = tmp_path / "my scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for name, value in {"CALLS": tmp_path / "calls", "MASK": BRAIN, "FSLDIR": tmp_path}.items():
         monkeypatch.setenv(name, str(value))
     found = brain.extract(str(head))
     assert np.array_equal(found.mask, values_of(BRAIN) > 0)
     assert found.extractor == "bet of FSL 6.0.7.4"
-    given = (tmp_path / "calls").read_text().split()
-    assert [os.path.basename(word) for word in given] == ["head.nii.gz", "brain", "-m", "-f", "0.5"]
+    assert (tmp_path / "calls").read_text() == "head.nii.gz brain -m -f 0.5\n"
+    assert list(scratch.iterdir()) == []
     monkeypatch.setenv("FAILING", "1")
     assert brain.main([str(head), str(tmp_path / "o.nii")]) == 1
 

@@ -22,13 +22,14 @@ PROGRAM = "bet"
 def brain_mask(path: str, fraction: float) -> Bools:
     """Voxels of a head that FSL takes for brain. Raises FormatError where it fails."""
     with tempfile.TemporaryDirectory(prefix="hyperslab-bet-") as folder:
-        # FSL's scripts take no blanks in names, which this link has not.
+        # FSL's scripts take no blanks in names: this link has none, and is named from where it is,
+        # as the folder may have some.
         ending = ".nii.gz" if path.endswith(".gz") else ".nii"
         head = Path(folder) / f"head{ending}"
         head.symlink_to(os.path.abspath(path))
-        brain = Path(folder) / "brain"
         done = subprocess.run(
-            [PROGRAM, str(head), str(brain), "-m", "-f", f"{fraction:g}"],
+            [PROGRAM, head.name, "brain", "-m", "-f", f"{fraction:g}"],
+            cwd=folder,
             env={**os.environ, "FSLOUTPUTTYPE": "NIFTI_GZ"},
             capture_output=True,
             text=True,
