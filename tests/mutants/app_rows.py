@@ -66,8 +66,8 @@ APPS = [
     Mutant(
         "a participant counts once for every image",
         "src/hyperslab/apps/bids/group.py",
-        "(one.site, one.participant), []",
-        "(one.site, one.image), []",
+        "of.setdefault(one.participant, [])",
+        "of.setdefault(one.image, [])",
         "tests/apps/bids/test_app.py::test_the_group_level",
     ),
     Mutant(

@@ -250,16 +250,34 @@ def test_the_group_level(tmp_path: Path) -> None:
     # of A/sub-1, who has two images, and of the others
     assert group.mean_ml == pytest.approx((1005 + 1020 + 1030) / 3)
     assert group.lines() == ["mean brain volume 1018 ml, of 3 participants in 4 images"]
-    by_image, by_site = save_group(group, out)
+    by_image, by_participant, by_site = save_group(group, out)
     rows = [line.split("\t") for line in by_image.read_text().splitlines()]
     assert rows[0] == ["participant_id", "session_id", "site", "image", "volume_ml"]
     image = os.path.relpath(selection.units[2].images[0].path, selection.root)
     assert rows[4] == ["sub-1", "n/a", "B", image, "1030.000"]
+    assert by_participant.read_text().splitlines() == [
+        "participant_id\tsite\tfolder\timages\tmean_ml",
+        "sub-1\tA\tA/sub-1\t2\t1005.000",
+        "sub-10\tA\tA/sub-10\t1\t1020.000",
+        "sub-1\tB\tB/sub-1\t1\t1030.000",
+    ]
     assert by_site.read_text().splitlines() == [
         "site\tparticipants\timages\tmean_ml\tsd_ml",
         "A\t2\t3\t1012.500\t10.607",
         "B\t1\t1\t1030.000\tn/a",
     ]
+
+
+def test_one_site_in_the_tables_of_two_datasets(tmp_path: Path) -> None:
+    """Each sub-1 is somebody else."""
+    selection = sites(tmp_path)
+    out = tmp_path / "out"
+    pretend(selection.units, selection.root, out)
+    where = {unit.participant.folder: "Leipzig" for unit in selection.units}
+    group = gather_volumes(selection.units, selection.root, out, where)
+    assert group.lines() == ["mean brain volume 1018 ml, of 3 participants in 4 images"]
+    rows = save_group(group, out)[-1].read_text().splitlines()
+    assert [row.split("\t")[:3] for row in rows[1:]] == [["Leipzig", "3", "4"]]
 
 
 def test_the_group_level_refuses_what_is_not_complete(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_count
 
 BY_IMAGE = "group_brain_volumes.tsv"
+BY_PARTICIPANT = "group_brain_volumes_by_participant.tsv"
 BY_SITE = "group_brain_volumes_by_site.tsv"
 UNKNOWN = "n/a"
 _NAMED = 5
@@ -27,12 +28,17 @@ class Volume:
     """The volume of a brain in one image."""
 
     participant: str
-    "Name of the participant, such as sub-01."
+    "Path of the participant's folder in the dataset, or collection, such as BNU_1/sub-01."
     session: str
     site: str
     image: str
     "Path of the image in the dataset, or collection."
     volume_ml: float
+
+    @property
+    def participant_id(self) -> str:
+        """Name of the participant, such as sub-01, which two sites may have in common."""
+        return os.path.basename(self.participant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def gather_volumes(
             participant = unit.participant
             found.append(
                 Volume(
-                    f"sub-{participant.label}",
+                    participant.name,
                     image.session.label or UNKNOWN,
                     sites.get(participant.folder, "") or UNKNOWN,
                     os.path.relpath(image.path, root),
@@ -94,16 +100,27 @@ def gather_volumes(
 
 
 def save_group(group: Group, out: Path) -> list[Path]:
-    """Write a table with a row for each image, and one with a row for each site."""
+    """Write three tables: with a row for each image, each participant, and each site."""
     rows = [
-        (one.participant, one.session, one.site, one.image, f"{one.volume_ml:.3f}")
+        (one.participant_id, one.session, one.site, one.image, f"{one.volume_ml:.3f}")
         for one in group.volumes
     ]
     columns = ("participant_id", "session_id", "site", "image", "volume_ml")
     _save_table(out / BY_IMAGE, columns, rows)
+    columns = ("participant_id", "site", "folder", "images", "mean_ml")
+    _save_table(out / BY_PARTICIPANT, columns, _rows_of_participants(group.volumes))
     columns = ("site", "participants", "images", "mean_ml", "sd_ml")
     _save_table(out / BY_SITE, columns, _rows_of_sites(group.volumes))
-    return [out / BY_IMAGE, out / BY_SITE]
+    return [out / BY_IMAGE, out / BY_PARTICIPANT, out / BY_SITE]
+
+
+def _rows_of_participants(volumes: Sequence[Volume]) -> list[Sequence[str]]:
+    rows: list[Sequence[str]] = []
+    for folder, several in _by_participant(volumes).items():
+        one = several[0]
+        mean = f"{_mean_ml(several):.3f}"
+        rows.append((one.participant_id, one.site, folder, str(len(several)), mean))
+    return rows
 
 
 def _rows_of_sites(volumes: Sequence[Volume]) -> list[Sequence[str]]:
@@ -120,11 +137,22 @@ def _rows_of_sites(volumes: Sequence[Volume]) -> list[Sequence[str]]:
 
 
 def _of_participants(volumes: Iterable[Volume]) -> list[float]:
-    """The mean volume of each participant; those of two sites may have one name."""
-    of: dict[tuple[str, str], list[float]] = {}
+    """The mean volume of each participant."""
+    return [_mean_ml(several) for several in _by_participant(volumes).values()]
+
+
+def _by_participant(volumes: Iterable[Volume]) -> dict[str, list[Volume]]:
+    """Volumes by the folders of their participants: those of two datasets may have one name, and
+    tables of two datasets may name one site.
+    """
+    of: dict[str, list[Volume]] = {}
     for one in volumes:
-        of.setdefault((one.site, one.participant), []).append(one.volume_ml)
-    return [statistics.fmean(several) for several in of.values()]
+        of.setdefault(one.participant, []).append(one)
+    return of
+
+
+def _mean_ml(volumes: Iterable[Volume]) -> float:
+    return statistics.fmean(one.volume_ml for one in volumes)
 
 
 def _volume_ml(path: Path) -> float:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.bids.group import BY_IMAGE, BY_SITE, save_group
+from hyperslab.apps.bids.group import BY_IMAGE, BY_PARTICIPANT, BY_SITE, save_group
 from hyperslab.apps.bids.running import Asked, Selection, gathered, select
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.command import CommandTask
@@ -32,7 +32,7 @@ def group_task(
         *(literal(selection.root), literal(os.path.abspath(out)), "{out}"),
         literal(json.dumps(asked)),
     )
-    return CommandTask(LABEL, argv, outputs=(BY_IMAGE, BY_SITE))
+    return CommandTask(LABEL, argv, outputs=(BY_IMAGE, BY_PARTICIPANT, BY_SITE))
 
 
 def main(arguments: Sequence[str]) -> int:
