@@ -292,6 +292,17 @@ def test_the_dataset_stays_as_it_is(tmp_path: Path) -> None:
     assert (done.code, "is no JSON" in done.err) == (1, True)
 
 
+@pytest.mark.parametrize("level", ["participant", "both"])
+def test_a_bad_table_is_told_before_anything_starts(level: str, tmp_path: Path) -> None:
+    """The group level reads it, which begins when all participants have ended."""
+    home = make(tmp_path / "data", t1w("1"))
+    (home / "participants.tsv").write_text("participant_id\nsub-1\nsub-1\n")
+    done = call("bids", home, tmp_path / "out", level)
+    assert (done.code, done.err.count("\n")) == (1, 1), done
+    assert "participants.tsv: has more than one row of sub-1; leave one of each" in done.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_program_that_is_installed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"]["hyperslab-bids"] == "hyperslab.cli.bids_front:main"

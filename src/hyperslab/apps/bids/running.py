@@ -19,7 +19,7 @@ from hyperslab.apps.bids.description import (
 )
 from hyperslab.apps.bids.earlier import earlier_units, require_same_way, wanted
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
-from hyperslab.apps.bids.table import site_of_participants
+from hyperslab.apps.bids.table import rows, site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, require_content, units
 from hyperslab.apps.bids.wanted import (
     T1W,
@@ -72,10 +72,13 @@ class Selection:
 
 
 def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
-    """Look for participants and images. Raises UsageError, FormatError."""
+    """Look for participants and images, at what the dataset says of itself, and at its table of
+    participants, which the group level needs. Raises UsageError, FormatError.
+    """
     datasets = find_datasets(bids_dir)
     for dataset in datasets:
         read_description(dataset.folder)
+        rows(dataset.folder)
     participants = choose_participants(datasets, asked.participant_labels)
     sessions = choose_sessions(participants, asked.session_labels)
     found = list(units(sessions, _kind(asked), _per(asked)))
