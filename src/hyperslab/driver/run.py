@@ -316,6 +316,7 @@ class Driver(Rounds):
                 prior = self._run_stage(stage, prior)
                 if self.failures and stage.is_vital:
                     return
+                stage.conclude()
             self._take_all({}, last=True)  # where another driver has seen the last round
             self.value = prior
         except EndsEarly:

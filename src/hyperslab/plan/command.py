@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,10 @@ class CommandTask:
         return self.stem in _WORD.findall(name)
 
 
+def nothing() -> None:
+    """Nothing is to be done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Execute:
     """End of a pipeline whose tasks are commands."""
@@ -109,6 +114,8 @@ class Execute:
     "Whether they begin although some of the others have failed."
     levels: tuple[str, str] = ("each", "then")
     "What the commands are called that come first, and that come then."
+    between: Callable[[], None] = nothing
+    "What the driver does when all others have ended, before these begin."
 
 
 @dataclass(frozen=True, slots=True)

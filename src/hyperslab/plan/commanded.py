@@ -64,7 +64,7 @@ def compile_commands(pipeline: Pipeline, end: Execute) -> Plan:
         first, last = end.levels
         later = [_later(number, task) for number, task in enumerate(end.then, len(tasks))]
         stages = [
-            Stage(first, job, tuple(tasks), is_vital=not end.despite_failures),
+            Stage(first, job, tuple(tasks), not end.despite_failures, end.between),
             Stage(last, job, tuple(later)),
         ]
     summary = _summary(pipeline, end)

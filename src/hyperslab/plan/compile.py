@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from hyperslab.plan import description
 from hyperslab.plan.alignment import align
 from hyperslab.plan.becoming import become, output_dtype
 from hyperslab.plan.blocktasks import BlockTasks
+from hyperslab.plan.command import nothing
 from hyperslab.plan.cutting import Cutting
 from hyperslab.plan.function import FunctionRef, called
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
@@ -71,6 +72,8 @@ class Stage:
     tasks: tuple[Task, ...]
     is_vital: bool = True
     "Whether no further stage begins where tasks of this one have failed."
+    conclude: Callable[[], None] = nothing
+    "What the driver does between this stage and the next one."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,14 +139,20 @@ def test_both_levels_in_one_run(tmp_path: Path) -> None:
 
 
 def test_both_levels_of_a_command(tmp_path: Path) -> None:
-    """The values of a script are quoted, and braces in folders stand for nothing."""
+    """The values of a script are quoted, and braces in folders stand for nothing. What it reads is
+    a dataset of derivatives by then.
+    """
     home = make(tmp_path / "my {out}", t1w("1"), t1w("10"), content=b"x" * 9)
     out = tmp_path / "made {results}"
-    gather = "sh -c 'cat {results}/sub-*/anat/* > {out}/all.txt; echo {bids_dir}'"
+    gather = (
+        "sh -c 'cat {results}/sub-*/anat/* > {out}/all.txt && echo {bids_dir}"
+        " && cp {results}/dataset_description.json {out}/found.json'"
+    )
     line = ("bids", home, out, "both", "--app", COPY, "--engine", "serial", "--no-report")
     done = call(*line, "--group-app", gather)
     assert done.code == 0, done
     assert (out / "all.txt").read_bytes() == b"x" * 18
+    assert json.loads((out / "found.json").read_text())["DatasetType"] == "derivative"
     assert f"{home}\n" in call("logs", out, "group").out
     again = call(*line, "--group-app", "cp -r {results}/sub-1 {out}/first", "--resume")
     assert again.code == 0, again

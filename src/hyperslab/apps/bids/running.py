@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
@@ -102,9 +103,10 @@ def run_participants(
     tidy: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Run an app over every unit, into a dataset of derivatives whose description is written when
-    all have ended; what has failed is in the result. `then` are the commands of the group level,
-    which begin when all units are done, or with `allow_missing` when all have ended. `tidy` removes
-    what a submission has left whose driver was killed, by its name, and with '' what all have left.
+    all have ended, before the group level begins; what has failed is in the result. `then` are the
+    commands of the group level, which begin when all units are done, or with `allow_missing` when
+    all have ended. `tidy` removes what a submission has left whose driver was killed, by its name,
+    and with '' what all have left.
 
     Without a group level, other calls may run other units into the same directory meanwhile
     (`driver.calls`). Raises UsageError before anything starts, and what `run_commands` raises.
@@ -170,6 +172,7 @@ def _run_alone(
         then=then,
         despite_failures=allow_missing,
         levels=("participant", "group"),
+        between=partial(_describe, work),
     )
 
 

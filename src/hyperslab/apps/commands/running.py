@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -12,7 +12,7 @@ from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.result import Result
 from hyperslab.driver.run import run
 from hyperslab.errors import told_in_python
-from hyperslab.plan.command import CommandTask, Execute
+from hyperslab.plan.command import CommandTask, Execute, nothing
 from hyperslab.plan.commanded import pipeline_of, require_programs
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.settings import Settings
@@ -26,6 +26,7 @@ class Later(TypedDict, total=False):
     then: tuple[CommandTask, ...]
     despite_failures: bool
     levels: tuple[str, str]
+    between: Callable[[], None]
 
 
 @spelled_out
@@ -42,6 +43,7 @@ def run_commands(
     then: Iterable[CommandTask] = (),
     despite_failures: bool = False,
     levels: tuple[str, str] = ("each", "then"),
+    between: Callable[[], None] = nothing,
     **settings: Unpack[Settings],
 ) -> Result:
     """Run commands as tasks and return outputs, trace and summary, as `run` does for functions.
@@ -50,12 +52,12 @@ def run_commands(
     `template` what all commands were made of: with another one a run that is resumed is another
     run, and refused. `then` are commands
     that begin when all others have ended, and read what these have made in `out`: not at all where
-    some have failed, unless `despite_failures`. `levels` is what the page calls both. `settings`
-    are those of Options, such as `engine="dask-futures", workers=4, retries=2, resume=True`. Raises
-    UsageError before anything starts, TasksFailed at the end when commands failed (with
-    `check=False` they are only listed in the result: `result.failures`), RunStopped when the run
-    cannot continue, and KeyboardInterrupt on Ctrl-C; after these three, `resume=True` runs only
-    what is missing.
+    some have failed, unless `despite_failures`. `levels` is what the page calls both, and `between`
+    is called here before they begin. `settings` are those of Options, such as
+    `engine="dask-futures", workers=4, retries=2, resume=True`. Raises UsageError before anything
+    starts, TasksFailed at the end when commands failed (with `check=False` they are only listed in
+    the result: `result.failures`), RunStopped when the run cannot continue, and KeyboardInterrupt
+    on Ctrl-C; after these three, `resume=True` runs only what is missing.
     """
     options = chosen("run_commands", options, settings)
     pipeline = commanded(
@@ -66,6 +68,7 @@ def run_commands(
         then=tuple(then),
         despite_failures=despite_failures,
         levels=levels,
+        between=between,
     )
     return run(pipeline, own_options(options), out=out, progress=progress, check=check)
 
