@@ -12,6 +12,8 @@ from urllib.parse import unquote
 import pytest
 
 from hyperslab.cli import bids_front
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.logs import logged
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
 from tests.system.clusters import mpi
@@ -200,13 +202,19 @@ def test_the_words_of_bids_apps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     home = make(tmp_path / "data", t1w("1", "a"), t1w("10", "a"), t1w("2", "a"), t1w("2", "b"))
     line = ["--participant_label", "sub-1", "2", "--session-label", "a", "--skip_bids_validation"]
     out = tmp_path / "out"
-    app = ("--app", COPY, "--engine", "serial", "-w", tmp_path / "scratch")
-    done = call_front(home, out, "participant", *line, "--n_cpus", 1, *app, capsys=capsys)
+    scratch = tmp_path / "scratch"
+    copy = "sh -c 'cp {t1w} {out}/{prefix}_copy.nii.gz && echo {work}'"
+    app = ("--app", copy, "--engine", "threads", "-w", scratch)
+    done = call_front(home, out, "participant", *line, "--n_cpus", 3, *app, capsys=capsys)
     assert done.code == 0, done
     assert [name for name in files_of(out) if name.startswith("sub-")] == [
         "sub-1/ses-a/anat/sub-1_ses-a_copy.nii.gz",
         "sub-2/ses-a/anat/sub-2_ses-a_copy.nii.gz",
     ]
+    for one in logged(RunDirectory(out)):
+        assert Path(one.printed().decode().strip()).is_relative_to(scratch)
+    assert list(scratch.rglob("*.work")) == []
+    assert json.loads((out / ".hyperslab/run-0001/summary.json").read_text())["slots"] == 3
     dry = call_front(home, out, "participant", "--dry-run", "--per", "session", capsys=capsys)
     assert "found      3 participants\nimages     4\ntasks      4, of" in dry.out
     version = call_front("--version", capsys=capsys)
