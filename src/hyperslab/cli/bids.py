@@ -24,6 +24,7 @@ from hyperslab.apps.bids.containers.participants import container_app, remove_le
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.content import line_to_get
 from hyperslab.apps.bids.dataset import is_divided
+from hyperslab.apps.bids.foretelling import Outlook, outlook
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import LABEL, group_task
 from hyperslab.apps.bids.running import (
@@ -203,7 +204,10 @@ def bids(
     app_arguments: containers.AppArguments = "",
     container_memory: containers.Memory = "",
     container_cpus: containers.Cpus = None,
-    dry_run: Annotated[bool, dry_run_flag("Say which participants and images there are")] = False,
+    dry_run: Annotated[
+        bool,
+        dry_run_flag("Say which participants and images there are, and what is known of needs"),
+    ] = False,
     report: Report = True,
     live: Live = False,
     quiet: Quiet = False,
@@ -257,7 +261,8 @@ def bids(
         chosen = container_app(contained, os.fspath(out))
     then = _then(selection, out, level, app, group_app, contained, allow_missing)
     if dry_run:
-        return _foretell(selection, chosen)
+        expected = outlook(units_of(selection, chosen), out, options, contained)
+        return _foretell(selection, chosen, expected)
     _mention_left_out(selection, chosen, quiet)
     _mention_absent(selection, chosen, quiet)
     tidy = partial(_tidy, contained, out, options)
@@ -392,8 +397,8 @@ def _then(
     return (CommandTask(LABEL, words),)
 
 
-def _foretell(selection: Selection, app: App) -> int:
-    """Say what a run would do."""
+def _foretell(selection: Selection, app: App, expected: Outlook) -> int:
+    """Say what a run would do, and what it would take."""
     tasks = units_of(selection, app)
     participants = len({unit.participant for unit in tasks})
     images = sum(len(unit.images) for unit in tasks)
@@ -403,7 +408,7 @@ def _foretell(selection: Selection, app: App) -> int:
     typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
     typer.echo(f"images     {images:,}")
     typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
-    for line in _left_out(selection, app):
+    for line in (*expected.lines(), *_left_out(selection, app)):
         typer.echo(line)
     return 0
 
