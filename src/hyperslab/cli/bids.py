@@ -17,7 +17,7 @@ from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
-from hyperslab.apps.bids.containers.group import run_group_in_container, told
+from hyperslab.apps.bids.containers.group import run_group_in_container
 from hyperslab.apps.bids.containers.grouping import container_group_task
 from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
@@ -25,6 +25,7 @@ from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.content import line_to_get
 from hyperslab.apps.bids.dataset import is_divided
 from hyperslab.apps.bids.foretelling import Outlook, outlook
+from hyperslab.apps.bids.gathering import run_group_command, told
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import LABEL, group_task
 from hyperslab.apps.bids.running import (
@@ -113,8 +114,8 @@ def bids(
         str,
         Opt(
             metavar="COMMAND",
-            help="What puts the results of another --app together, at the level 'both': a command"
-            " that reads below {results} and writes below {out}.",
+            help="What puts the results of another --app together, at the levels group and both: a"
+            " command that reads below {results} and writes below {out}.",
             rich_help_panel=APP,
         ),
     ] = "",
@@ -220,7 +221,7 @@ def bids(
     interrupted.
     """
     join(engine, connect)
-    _require_words(level, per, brain_extractor, group_app)
+    _require_words(level, per, brain_extractor)
     contained = containers.wanted(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
     )
@@ -254,12 +255,18 @@ def bids(
         _require_alone(app, invocation, per)
         containers.refuse_at(level, contained)
         contained = require_usable(contained, level == GROUP or run_here(options))
+    _require_no_other(level, app, group_app, contained)
+    gather: tuple[str, ...] = ()
+    if group_app:
+        gather = group_words(group_app, selection.root, os.path.abspath(out))
+    if level == GROUP and dry_run:
+        return _foretell_group(selection, out)
     if level == GROUP:
-        return _group(selection, out, app, contained, allow_missing, quiet)
+        return _group(selection, out, app, gather, contained, allow_missing, quiet)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out))
-    then = _then(selection, out, level, app, group_app, contained, allow_missing)
+    then = _then(selection, out, level, app, gather, contained, allow_missing)
     if dry_run:
         expected = outlook(units_of(selection, chosen), out, options, contained)
         return _foretell(selection, chosen, expected)
@@ -306,14 +313,12 @@ def _app(named: str, brain_extractor: str, invocation: str) -> App:
     return template_app(named)
 
 
-def _require_words(level: str, per: str, brain_extractor: str, group_app: str) -> None:
+def _require_words(level: str, per: str, brain_extractor: str) -> None:
     words = {"the level": (level, LEVELS), "--per": (per, PER)}
     words["--brain-extractor"] = (brain_extractor, brain.EXTRACTORS)
     for flag, (given, known) in words.items():
         if given not in known:
             raise UsageError(f"{flag} {given}: choose one of {', '.join(known)}")
-    if group_app and level != BOTH:
-        raise UsageError(f"{GROUP_APP} is for the level {BOTH}: leave it out, or ask for that")
 
 
 def _validate(selection: Selection, quiet: bool) -> None:
@@ -339,6 +344,7 @@ def _group(
     selection: Selection,
     out: Path,
     app: str,
+    gather: tuple[str, ...],
     contained: Container | None,
     allow_missing: bool,
     quiet: bool,
@@ -346,13 +352,12 @@ def _group(
     """Run the group level, and say what came of it."""
     if contained is not None:
         lines = [told(run_group_in_container(selection, out, contained, allow_missing), out)]
+    elif gather:
+        lines = [told(run_group_command(selection, out, gather, allow_missing), out)]
     elif app == BRAIN:
         lines = _said(run_group(selection, out, allow_missing), out)
     else:
-        raise UsageError(
-            f"group --app '{app}': there is a group level of --app {BRAIN} and --container alone;"
-            f" another one is a command of the level {BOTH}, {GROUP_APP}"
-        )
+        raise _without_group_app(GROUP, app)
     _tell(lines, quiet)
     return 0
 
@@ -372,29 +377,45 @@ def _then(
     out: Path,
     level: str,
     app: str,
-    group_app: str,
+    gather: tuple[str, ...],
     contained: Container | None,
     allow_missing: bool,
 ) -> tuple[CommandTask, ...]:
     """The commands of the group level, where that belongs to the run."""
     if level != BOTH:
         return ()
-    if group_app and (contained is not None or app == BRAIN):
-        raise UsageError(
-            f"{GROUP_APP} {group_app}: --app {BRAIN} and --container have a group level of their"
-            " own: leave it out"
-        )
     if contained is not None:
         return (container_group_task(selection, out, contained, allow_missing),)
     if app == BRAIN:
         return (group_task(selection, out, allow_missing),)
-    if not group_app:
+    if not gather:
+        raise _without_group_app(BOTH, app)
+    return (CommandTask(LABEL, gather),)
+
+
+def _require_no_other(level: str, app: str, group_app: str, contained: Container | None) -> None:
+    """Raise UsageError for a group level beside the one that an app has."""
+    is_brain = app == BRAIN and level != GROUP
+    if group_app and (contained is not None or is_brain):
         raise UsageError(
-            f"{BOTH} --app '{app}': say by {GROUP_APP} what puts results together, or ask for"
-            " participant"
+            f"{GROUP_APP} {group_app}: --app {BRAIN} and --container have a group level of their"
+            " own: leave it out"
         )
-    words = group_words(group_app, selection.root, os.path.abspath(out))
-    return (CommandTask(LABEL, words),)
+
+
+def _without_group_app(level: str, app: str) -> UsageError:
+    return UsageError(
+        f"{level} --app '{app}': say by {GROUP_APP} what puts results together; a group level of"
+        f" their own have --app {BRAIN} and --container alone"
+    )
+
+
+def _foretell_group(selection: Selection, out: Path) -> int:
+    """Say what a group level would do."""
+    people = {unit.participant for unit in (*selection.units, *selection.without_images)}
+    typer.echo(f"dataset    {selection.root}")
+    typer.echo(f"group      {show_count(len(people), 'participant')}, of what is in {out}")
+    return 0
 
 
 def _foretell(selection: Selection, app: App, expected: Outlook) -> int:

@@ -185,8 +185,9 @@ def test_a_group_level_that_makes_less_than_before(tmp_path: Path) -> None:
         ("both", ("--app", COPY, "--group-app", "cat {t1w}"), r"--group-app: {t1w} is unknown"),
         ("both", ("--app", COPY, "--group-app", "'"), "No closing quotation; check its quotes"),
         ("both", ("--app", COPY, "--group-app", "no-such-one"), "no-such-one is not on PATH"),
-        ("group", ("--app", COPY), "another one is a command of the level both, --group-app"),
-        ("participant", ("--group-app", "cat {results}"), "is for the level both: leave it out"),
+        ("group", ("--app", COPY), "say by --group-app what puts results together"),
+        ("participant", ("--group-app", "cat {results}"), "have a group level of their own"),
+        ("participant", ("--app", COPY, "--group-app", "cat {t1w}"), "{t1w} is unknown"),
     ],
 )
 def test_what_is_said_of_levels(
@@ -275,7 +276,7 @@ def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
         (["participant", "--participant-label", "7"], "--participant-label: the dataset has no"),
         (["participant", "--session-label", "7"], "--session-label: the dataset has no ses-7"),
         (["participant", "--per", "run"], "--per run: choose one of participant, session"),
-        (["group", "--app", "cp"], "there is a group level of --app brain and --container alone"),
+        (["group", "--app", "cp"], "a group level of their own have --app brain and --container"),
         (["each"], "the level each: choose one of participant, group"),
         (["participant", "--bids-filter-file", "none.json"], "none.json: there is no such file"),
         (["participant", "--app", "no-such-program"], "no-such-program is not on PATH"),

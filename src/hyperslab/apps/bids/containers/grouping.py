@@ -19,10 +19,9 @@ from hyperslab.apps.bids.containers.group import (
     among_results,
     levels,
     made_by,
-    note_made,
-    require_results,
 )
 from hyperslab.apps.bids.containers.runtimes import Container, require_mountable
+from hyperslab.apps.bids.gathering import note_made, require_results
 from hyperslab.apps.bids.grouping import LABEL, with_tuples
 from hyperslab.apps.bids.running import Asked, Selection, select
 from hyperslab.driver.directory import RunDirectory

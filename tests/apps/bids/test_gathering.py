@@ -1,0 +1,106 @@
+"""The group level of any app in a call of its own, as wrappers of BIDS Apps make it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.bids.gathering import run_group_command
+from hyperslab.apps.bids.running import Asked, Selection, run_participants, select
+from hyperslab.apps.bids.template import group_words, template_app
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.options import Options
+from hyperslab.errors import OutputBusy, RunStopped, UsageError
+from tests.apps.bids.datasets import make, t1w
+from tests.apps.bids.test_running import COPY, call_front, files_of
+
+
+def gathered(
+    selection: Selection, out: Path, template: str, allow_missing: bool = False
+) -> list[str]:
+    words = group_words(template, selection.root, str(out))
+    return run_group_command(selection, out, words, allow_missing)
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> tuple[Selection, Path]:
+    """Two participants, of whom what an app makes is there, in folders that shells take apart."""
+    home = make(tmp_path / "my {data}", t1w("1"), t1w("10"), content=b"head\n")
+    selection = select(home, Asked())
+    out = tmp_path / "made {out}"
+    options = Options(engine="serial", report=False)
+    assert run_participants(selection, out, template_app(COPY), options).ok
+    return selection, out
+
+
+def test_both_levels_by_two_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the same words, as wrappers have them."""
+    home = make(tmp_path / "data", t1w("1"), t1w("10"), content=b"head\n")
+    out = tmp_path / "out"
+    gather = "sh -c 'cat {results}/sub-*/anat/* > {out}/all.txt'"
+    words = ("--app", COPY, "--group-app", gather, "--engine", "serial", "--no-report")
+    refused = call_front(home, out, "group", *words, capsys=capsys)
+    assert (refused.code, "has no result of sub-1, sub-10" in refused.err) == (2, True), refused
+    assert not out.exists()
+    assert call_front(home, out, "participant", *words, capsys=capsys).code == 0
+    dry = call_front(home, out, "group", *words, "--dry-run", capsys=capsys)
+    assert f"group      2 participants, of what is in {out}\n" in dry.out
+    assert not (out / "all.txt").exists()
+    group = call_front(home, out, "group", *words, capsys=capsys)
+    assert group.code == 0, group
+    assert group.out == f"group      1 file in {out}\n"
+    assert (out / "all.txt").read_text() == "head\nhead\n"
+
+
+def test_another_group_level_replaces_what_the_last_one_has_made(
+    done: tuple[Selection, Path],
+) -> None:
+    selection, out = done
+    before = files_of(out)
+    copy = "mkdir {out}/tables && cp {results}/sub-1/anat/* {out}/tables/one && touch {work}/x"
+    assert gathered(selection, out, f"sh -c '{copy}'") == ["tables/one"]
+    assert (out / "tables/one").read_text() == "head\n"
+    assert gathered(selection, out, "sh -c 'echo {bids_dir} > {out}/where; echo said'") == ["where"]
+    assert (out / "where").read_text() == f"{selection.root}\n"
+    assert files_of(out) == sorted([*before, "where"])
+    assert (out / ".hyperslab/group.log").read_text().endswith("said\n")
+    assert not (out / ".hyperslab/group").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo half > {out}/all; echo no group today; exit 4", "exit status 4: no group today"),
+        ("echo {out}", "has written nothing to {out}"),
+        ("cp -r {results}/sub-1 {out}", "sub-1/anat/sub-1_copy.nii.gz, which is in .* already"),
+        ("mkdir {out}/.hyperslab; echo x > {out}/.hyperslab/x", "records of runs have this name"),
+    ],
+)
+def test_what_ends_badly_leaves_all_as_it_was(
+    done: tuple[Selection, Path], script: str, sentence: str
+) -> None:
+    selection, out = done
+    before = {name: (out / name).read_bytes() for name in files_of(out)}
+    with pytest.raises(RunStopped, match=sentence):
+        gathered(selection, out, f"sh -c '{script}'")
+    assert {name: (out / name).read_bytes() for name in files_of(out)} == before
+
+
+def test_participants_without_results(done: tuple[Selection, Path]) -> None:
+    selection, out = done
+    make(Path(selection.root), t1w("2"))
+    more = select(selection.root, Asked())
+    count = "sh -c 'ls {results} > {out}/names'"
+    with pytest.raises(UsageError, match=r"has no result of sub-2: run .* with --allow-missing"):
+        gathered(more, out, count)
+    assert gathered(more, out, count, allow_missing=True) == ["names"]
+
+
+def test_nobody_gathers_while_participants_are_worked_on(done: tuple[Selection, Path]) -> None:
+    selection, out = done
+    held = RunDirectory(out).share()
+    with pytest.raises(OutputBusy, match="is in use by"):
+        gathered(selection, out, "sh -c 'ls > {out}/names'")
+    os.close(held)
