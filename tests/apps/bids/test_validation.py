@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from benchmarks.heads_dataset import HALVED, TURNED
+from benchmarks.heads_dataset import make as make_heads
 from hyperslab.apps.bids.validation import PROGRAMS, validate
 from hyperslab.errors import FormatError, UsageError
 from tests.apps.bids.datasets import make, t1w
-from tests.apps.bids.heads import two_millimetres
+from tests.system.clusters.required import required
 from tests.system.end_to_end.command import call
+
+MISSING = "there is no bids-validator on PATH: pip install bids-validator-deno"
 
 CURRENT = {
     "issues": {
@@ -70,20 +75,20 @@ def test_errors_stop_a_run_and_warnings_do_not(tmp_path: Path, programs: Path) -
 
 
 def test_what_we_make_is_a_dataset_of_derivatives(tmp_path: Path) -> None:
-    """As the official validator sees it, both levels."""
-    if not any(map(shutil.which, PROGRAMS)):
-        pytest.skip("there is no bids-validator on PATH: pip install bids-validator-deno")
-    head = two_millimetres(tmp_path).path
+    """As the official validator sees it, both levels, and the dataset before them."""
+    required("" if any(map(shutil.which, PROGRAMS)) else MISSING)
     home, out = tmp_path / "data", tmp_path / "out"
-    for session in ("", "a"):
-        image = home / t1w("2" if session else "1", session).removesuffix(".gz")
-        image.parent.mkdir(parents=True)
-        image.symlink_to(head)
+    make_heads(home, versions=(HALVED, TURNED))
     line = ("bids", home, out, "both", "--brain-extractor", "builtin", "--engine", "threads")
-    done = call(*line, "--no-report")
+    done = call(*line, "--no-report", "--validate")
     assert done.code == 0, done
-    assert (out / "sub-1" / "figures").is_dir()
+    assert "of 2 participants in 2 images\ntables     " in done.out
+    assert re.search(r"^valid +with \d+ warnings?$", done.err, re.MULTILINE), done.err
+    assert (out / "sub-010" / "figures").is_dir()
     validate(str(out))
+    (home / "dataset_description.json").write_text('{"Name": "heads"}')
+    with pytest.raises(FormatError, match=r"JSON_KEY_REQUIRED .* in /dataset_description\.json"):
+        validate(str(home))
 
 
 def test_other_versions_and_none(tmp_path: Path, programs: Path) -> None:
