@@ -70,6 +70,7 @@ from hyperslab.cli.in_scratch import run_with_scratch, told_apart
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
+from hyperslab.driver.result import Result
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
@@ -276,8 +277,8 @@ def bids(
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing, tidy
     )
-    if then and result.ok and app == BRAIN and contained is None:
-        _tell(_said(gathered(selection, out), out), quiet)
+    if then and app == BRAIN and contained is None and _is_gathered(result, then):
+        _tell(_said(gathered(selection, out, allow_missing), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
 
@@ -360,6 +361,13 @@ def _group(
         raise _without_group_app(GROUP, app)
     _tell(lines, quiet)
     return 0
+
+
+def _is_gathered(result: Result, then: Sequence[CommandTask]) -> bool:
+    """Whether the group level of a run is done, though participants may have failed."""
+    failed = {one.task for one in result.failures}
+    is_complete = result.done + len(failed) == result.tasks
+    return is_complete and not failed.issuperset({one.label for one in then})
 
 
 def _tell(lines: list[str], quiet: bool) -> None:

@@ -16,6 +16,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.logs import logged
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
+from tests.storage.tiers.test_looking import mounted
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ROOT, Finished, call, values_of
@@ -117,16 +118,17 @@ def test_the_brains_of_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_both_levels_in_one_run(tmp_path: Path) -> None:
+    """Without a participant who has failed, as that is asked for."""
     head = two_millimetres(tmp_path).path
-    home = tmp_path / "data"
+    home = make(tmp_path / "data", t1w("2"), content=b"\x1f\x8b")
     image = home / t1w("1").replace(".gz", "")
     image.parent.mkdir(parents=True)
     image.symlink_to(head)
     out = tmp_path / "out"
     line = ("bids", home, out, "both", "--brain-extractor", "builtin", "--engine", "threads")
-    done = call(*line)
-    assert done.code == 0, done
-    assert "of 1 participant in 1 image\ntables     " in done.out
+    done = call(*line, "--allow-missing", "--keep-going", "--retries", 0)
+    assert (done.code, "failed: sub-2" in done.err) == (1, True), done
+    assert "of 1 participant in 1 image\nleft out   sub-2\ntables     " in done.out
     rows = (out / "group_brain_volumes.tsv").read_text().splitlines()
     assert [row.split("\t")[0] for row in rows] == ["participant_id", "sub-1"]
     page = (out / ".hyperslab/run-0001/report.html").read_text()
@@ -254,6 +256,28 @@ def test_one_participant_after_the_other(
         ("sub-2", 0),
     ]
     assert "3 of 3 outputs unchanged" in call("verify", out).out
+
+
+def test_a_tool_that_hangs(tmp_path: Path) -> None:
+    """One participant's; the others are done."""
+    home = make(tmp_path / "data", t1w("1"), t1w("2"), t1w("10"))
+    out = tmp_path / "out"
+    script = "sh -c 'test {participant} != 2 || sleep 60; cp {t1w} {out}/{prefix}_copy.nii.gz'"
+    line = ("bids", home, out, "participant", "--app", script, "--engine", "threads", "--no-report")
+    late = call(*line, "--task-timeout", 1, "--retries", 0, "--keep-going")
+    assert late.code == 1
+    assert "failed: sub-2: it took longer than 1 s, and it printed nothing" in late.err
+    names = [f"sub-{label}/anat/sub-{label}_copy.nii.gz" for label in ("1", "10")]
+    assert files_of(out) == ["dataset_description.json", *names]
+
+
+def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
+    home = make(tmp_path / "data", t1w("1"))
+    with mounted(tmp_path / "there", "-t", "tmpfs", "-o", "ro", "none") as there:
+        refused = call("bids", home, there / "out", "participant", "--app", COPY)
+    assert refused.code == 2, refused
+    assert refused.err.count("\n") == 1
+    assert "cannot be written (Read-only file system)" in refused.err
 
 
 def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
