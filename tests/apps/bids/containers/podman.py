@@ -15,7 +15,7 @@ from pathlib import Path
 PACKAGES = {"podman": "podman", "runc": "runc", "busybox": "busybox-static"}
 "Debian's package of each command."
 IMAGE = "localhost/toybids:1"
-APPLETS = ("sh", "cat", "dd", "id", "ln", "ls", "mkdir", "sleep", "touch", "wc")
+APPLETS = ("sh", "cat", "dd", "grep", "id", "ln", "ls", "mkdir", "sleep", "touch", "wc")
 ENGINE = """\
 [containers]
 default_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]
@@ -63,6 +63,12 @@ participant)
         ln -s /only/in/here "$2/sub-$5/nothing"
     fi
     echo "threads $OMP_NUM_THREADS" > "$2/sub-$5/facts.txt"
+    said="/sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpu*/cpu.stat"
+    tries=0
+    until test ! -e "$1/busy" || grep -q "^nr_throttled [1-9]" $said; do
+        tries=$((tries + 1))
+        test $tries != 2000 || { echo "it may use all processors"; exit 5; }
+    done 2> /dev/null
     touch "$TMPDIR/scratch"
     echo '{"Name": "Toy"}' > "$2/dataset_description.json"
     ;;
