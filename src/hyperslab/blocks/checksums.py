@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import xxhash
@@ -20,6 +21,10 @@ from hyperslab.storage.frame import documents
 _AND = "+"
 
 
+def _unheard(_nbytes: int) -> None:
+    """Nobody asks."""
+
+
 def of_values(stored: Array, dtype: DType) -> str:
     """xxh3_128 of values in stored order, as a file of this dtype has them."""
     digest = xxhash.xxh3_128()
@@ -28,8 +33,10 @@ def of_values(stored: Array, dtype: DType) -> str:
     return digest.hexdigest()
 
 
-def of_file(path: str | os.PathLike[str]) -> str:
-    """xxh3_128 of a file's bytes, in bounded memory."""
+def of_file(path: str | os.PathLike[str], took: Callable[[int], None] = _unheard) -> str:
+    """xxh3_128 of a file's bytes, in bounded memory; `took` is told of each piece, and may raise
+    what ends it.
+    """
     digest = xxhash.xxh3_128()
     with Path(path).open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
@@ -37,6 +44,7 @@ def of_file(path: str | os.PathLike[str]) -> str:
         buffer = bytearray(max(1, min(size, BUFFER_NBYTES)))
         while count := file.readinto(buffer):
             digest.update(memoryview(buffer)[:count])
+            took(count)
     return digest.hexdigest()
 
 

@@ -7,15 +7,23 @@ when the task had ended. Held by tests/apps/commands/test_touched.py.
 
 from __future__ import annotations
 
-import functools
 import hashlib
+import math
 import os
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import xxhash
 
+from hyperslab.arrays.byteranges import BUFFER_NBYTES
 from hyperslab.blocks import checksums
+
+ALWAYS_NBYTES = BUFFER_NBYTES
+"Bytes of inputs that are read however long that takes."
+MOST_KNOWN = 16
+"Inputs whose checksums are known without reading them again."
 
 
 class FileState(NamedTuple):
@@ -60,14 +68,15 @@ def differs_in_times(before: str, now: str) -> bool:
     return before.rpartition(" ")[2] == now.rpartition(" ")[2]
 
 
-def checksum(inputs: Sequence[str]) -> str:
+def checksum(inputs: Sequence[str], limit_s: float = math.inf) -> str:
     """The checksum of the bytes of all inputs, with the names of files in folders; '' where one
-    cannot be read.
+    cannot be read, and where more than ALWAYS_NBYTES take longer than the limit.
     """
     digest = xxhash.xxh3_128()
+    patience = _Patience(limit_s)
     try:
         for place, path in enumerate(inputs):
-            for name, content in _contents(path):
+            for name, content in _contents(path, patience):
                 said = f"\0{place}\0{name}\0{content}"
                 digest.update(said.encode(errors="surrogateescape"))
     except OSError:
@@ -75,27 +84,56 @@ def checksum(inputs: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _contents(path: str) -> Iterator[tuple[str, str]]:
+class _Patience:
+    """How much longer inputs may be read."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._end_s = time.monotonic() + limit_s
+        self._left_nbytes = ALWAYS_NBYTES
+
+    def took(self, nbytes: int) -> None:
+        """Raise TimeoutError, which is an OSError, where it is over."""
+        self._left_nbytes -= nbytes
+        if self._left_nbytes < 0 and time.monotonic() > self._end_s:
+            raise TimeoutError
+
+
+class _Latest:
+    """Checksums of the inputs that were read last: those that tasks share, such as an image of
+    Apptainer's, are read once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[FileState, str] = {}
+        self._lock = threading.Lock()
+
+    def of(self, state: FileState, patience: _Patience) -> str:
+        """The checksum of a file. Raises OSError."""
+        found = self._known.get(state) or checksums.of_file(state.path, patience.took)
+        with self._lock:
+            self._known.pop(state, None)
+            self._known[state] = found
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+        return found
+
+
+_latest = _Latest()
+
+
+def _contents(path: str, patience: _Patience) -> Iterator[tuple[str, str]]:
     """Names of the files of an input, and checksums of these. Raises OSError."""
     if not os.path.isdir(path):
-        yield "", _of_input(_state(path, os.stat(path)))
+        yield "", _latest.of(_state(path, os.stat(path)), patience)
         return
     for file in _files_below(path):
-        yield os.path.relpath(file, path), _content(file)
+        yield os.path.relpath(file, path), _content(file, patience)
 
 
-@functools.lru_cache(maxsize=16)
-def _of_input(state: FileState) -> str:
-    """The checksum of an input, which is read once where tasks share it, as an image of
-    Apptainer's. Raises OSError.
-    """
-    return checksums.of_file(state.path)
-
-
-def _content(path: str) -> str:
+def _content(path: str, patience: _Patience) -> str:
     """What a file holds; where a link leads, if that is no file."""
     if os.path.isfile(path):
-        return checksums.of_file(path)
+        return checksums.of_file(path, patience.took)
     if os.path.islink(path):
         return os.readlink(path)
     return ""

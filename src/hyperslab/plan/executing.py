@@ -42,6 +42,10 @@ from hyperslab.trace import Phase, note, span
 
 LEAST_NBYTES = 10**6
 "Room that a command needs on a fast tier at least, as nobody knows what it will write."
+CHECKSUM_SHARE = 0.05
+"""Share of the time of a command that the checksum of its inputs may take: where it would take more
+to find out that nothing has changed, it is cheap to do it again.
+"""
 
 
 class _TierShort(Exception):
@@ -184,7 +188,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
         nbytes=nbytes,
         place=str(places.out),
         is_synced=is_synced,
-        inputs=read.checksum(),
+        inputs=read.checksum(CHECKSUM_SHARE * state.ran.real_s),
     )
     state.is_staged = True
 
@@ -198,12 +202,14 @@ class _Read:
         self._paths = tuple(dict.fromkeys((*inputs, *copies)))
         self._before = self._states()
 
-    def checksum(self) -> str:
-        """The checksum of what the command has read; '' where that has changed meanwhile."""
+    def checksum(self, limit_s: float) -> str:
+        """The checksum of what the command has read; '' where that has changed meanwhile, or would
+        take longer than that.
+        """
         if not self._copies:
             return ""
         with span("write"):
-            found = contents.checksum(self._copies)
+            found = contents.checksum(self._copies, limit_s)
             if self._states() != self._before:
                 return ""
         return found

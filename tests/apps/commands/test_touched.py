@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hyperslab import CommandTask
 from hyperslab.driver.result import Result
-from hyperslab.plan import contents
+from hyperslab.plan import contents, executing
 from tests.apps.commands.test_commands import run, sh
 
 LATER_NS = 10**9
@@ -117,6 +118,43 @@ def test_records_of_earlier_versions(file: Path) -> None:
     then = f"0 0 {contents.version('a', contents.states(str(file)))}"
     assert not contents.is_as_before(before, then)
     assert contents.differs_in_times(now, then)
+
+
+def test_inputs_that_take_longer_than_their_command_is_worth(
+    file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no checksum, and what was touched is done again; small ones always have."""
+    (folder / "anat/scan.json").write_text("two")
+    assert contents.checksum([str(folder)], limit_s=0) != ""
+    monkeypatch.setattr(contents, "ALWAYS_NBYTES", len("one"))
+    assert contents.checksum([str(folder)], limit_s=0) == ""
+    assert contents.checksum([str(folder)]) != ""
+    monkeypatch.setattr(executing, "CHECKSUM_SHARE", -1)
+    tasks = [task(file), task(folder)]
+    assert attempts(run(tasks, tmp_path / "out")) == 2
+    touch(file)
+    touch(folder / "anat/scan.nii")
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
+
+
+def test_what_tasks_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an image of Apptainer's is, beside what each reads for itself."""
+    read = []
+    of_file = contents.checksums.of_file
+
+    def counted(path: str, *more: Any) -> str:
+        read.append(Path(path).name)
+        return of_file(path, *more)
+
+    monkeypatch.setattr(contents.checksums, "of_file", counted)
+    paths = [tmp_path / name for name in ("shared", *map(str, range(contents.MOST_KNOWN + 2)))]
+    for path in paths:
+        path.write_text(path.name)
+    found = {contents.checksum([str(paths[0]), str(path)]) for path in paths[1:]}
+    assert len(found) == len(paths) - 1
+    assert read == [path.name for path in paths]
+    assert len(contents.checksum([str(paths[1])])) == 32
+    assert read[-1] == paths[1].name, "it is known no more"
 
 
 def test_what_cannot_be_read_has_no_checksum(folder: Path) -> None:
