@@ -92,7 +92,7 @@ def store(version: str, head: Path, path: Path) -> None:
 
 def load(path: Path) -> Image:
     """An image as nibabel reads it, without slope and intercept."""
-    found: Any = nib.load(path)  # type: ignore[no-untyped-call]
+    found: Any = nib.load(path)
     return Image(np.asarray(found.dataobj.get_unscaled()), np.asarray(found.affine))
 
 
