@@ -24,7 +24,7 @@ from hyperslab.apps.bids.containers.participants import container_app, remove_le
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.content import line_to_get
 from hyperslab.apps.bids.dataset import is_divided
-from hyperslab.apps.bids.foretelling import Outlook, outlook
+from hyperslab.apps.bids.foretelling import outlook
 from hyperslab.apps.bids.gathering import run_group_command, told
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import LABEL, group_task
@@ -256,10 +256,7 @@ def bids(
         _require_alone(app, invocation, per)
         containers.refuse_at(level, contained)
         contained = require_usable(contained, level == GROUP or run_here(options))
-    _require_no_other(level, app, group_app, contained)
-    gather: tuple[str, ...] = ()
-    if group_app:
-        gather = group_words(group_app, selection.root, os.path.abspath(out))
+    gather = _gather(selection, out, level, app, group_app, contained)
     if level == GROUP and dry_run:
         return _foretell_group(selection, out)
     if level == GROUP:
@@ -269,10 +266,8 @@ def bids(
         chosen = container_app(contained, os.fspath(out))
     then = _then(selection, out, level, app, gather, contained, allow_missing)
     if dry_run:
-        expected = outlook(units_of(selection, chosen), out, options, contained)
-        return _foretell(selection, chosen, expected)
-    _mention_left_out(selection, chosen, quiet)
-    _mention_absent(selection, chosen, quiet)
+        return _foretell(selection, chosen, out, options, contained)
+    _mention(selection, chosen, quiet)
     tidy = partial(_tidy, contained, out, options)
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing, tidy
@@ -401,14 +396,26 @@ def _then(
     return (CommandTask(LABEL, gather),)
 
 
-def _require_no_other(level: str, app: str, group_app: str, contained: Container | None) -> None:
-    """Raise UsageError for a group level beside the one that an app has."""
+def _gather(
+    selection: Selection,
+    out: Path,
+    level: str,
+    app: str,
+    group_app: str,
+    contained: Container | None,
+) -> tuple[str, ...]:
+    """The command that puts results together, where one is given. Raises UsageError for one beside
+    the group level that an app has.
+    """
+    if not group_app:
+        return ()
     is_brain = app == BRAIN and level != GROUP
-    if group_app and (contained is not None or is_brain):
+    if contained is not None or is_brain:
         raise UsageError(
             f"{GROUP_APP} {group_app}: --app {BRAIN} and --container have a group level of their"
             " own: leave it out"
         )
+    return group_words(group_app, selection.root, os.path.abspath(out))
 
 
 def _without_group_app(level: str, app: str) -> UsageError:
@@ -426,9 +433,12 @@ def _foretell_group(selection: Selection, out: Path) -> int:
     return 0
 
 
-def _foretell(selection: Selection, app: App, expected: Outlook) -> int:
+def _foretell(
+    selection: Selection, app: App, out: Path, options: Options, contained: Container | None
+) -> int:
     """Say what a run would do, and what it would take."""
     tasks = units_of(selection, app)
+    expected = outlook(tasks, out, options, contained)
     participants = len({unit.participant for unit in tasks})
     images = sum(len(unit.images) for unit in tasks)
     sites = len(selection.datasets)
@@ -442,13 +452,12 @@ def _foretell(selection: Selection, app: App, expected: Outlook) -> int:
     return 0
 
 
-def _mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
+def _mention(selection: Selection, app: App, quiet: bool) -> None:
+    """Say what no task works on, and which files are not here that the app may read. Raises
+    UsageError where it has none.
+    """
     for line in _left_out(selection, app):
         mention(line, quiet=quiet)
-
-
-def _mention_absent(selection: Selection, app: App, quiet: bool) -> None:
-    """Say which files are not here that the app may read. Raises UsageError where it has none."""
     absent = require_content(units_of(selection, app), app.needs_images)
     if absent:
         links = f"{show_count(len(absent), 'link')} without content"
