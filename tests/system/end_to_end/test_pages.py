@@ -190,6 +190,8 @@ def test_bids(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert set(np.unique(values_of(mask))) == {0, 1}
     assert (desk.folder / "more" / "sub-10" / "anat" / mask.name).is_file()
     assert not (desk.folder / "more" / "sub-01").exists()
+    for out in ("gathered", "later"):
+        assert "sub-10:" in (desk.folder / out / "list.txt").read_text()
 
 
 @pytest.mark.usefixtures("hurried")
