@@ -277,8 +277,8 @@ MUTANTS = [
     Mutant(
         "what was made of a source that was edited since counts",
         "src/hyperslab/driver/resume.py",
-        "if before != now",
-        "if before is None",
+        "if not is_as_before(*both)",
+        "if both is None",
         "tests/system/faults/test_resume.py::test_an_edited_block",
     ),
     Mutant(

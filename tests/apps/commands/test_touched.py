@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hyperslab import CommandTask
+from hyperslab.blocks import checksums
 from hyperslab.driver.result import Result
 from hyperslab.plan import contents, executing
 from tests.apps.commands.test_commands import run, sh
@@ -140,13 +141,13 @@ def test_inputs_that_take_longer_than_their_command_is_worth(
 def test_what_tasks_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an image of Apptainer's is, beside what each reads for itself."""
     read = []
-    of_file = contents.checksums.of_file
+    of_file = checksums.of_file
 
     def counted(path: str, *more: Any) -> str:
         read.append(Path(path).name)
         return of_file(path, *more)
 
-    monkeypatch.setattr(contents.checksums, "of_file", counted)
+    monkeypatch.setattr(checksums, "of_file", counted)
     paths = [tmp_path / name for name in ("shared", *map(str, range(contents.MOST_KNOWN + 2)))]
     for path in paths:
         path.write_text(path.name)
