@@ -13,22 +13,22 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.touched import Holds, Touched
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
-from hyperslab.plan.commanded import digest_of
 from hyperslab.plan.compile import Plan
-from hyperslab.plan.contents import differs_in_times, is_as_before
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
 from hyperslab.redaction import redact
 from hyperslab.units import show_count, show_list
+
+if TYPE_CHECKING:
+    from hyperslab.driver.touched import Holds
 
 _NOUNS = {
     "boundary": "the boundary",
@@ -67,6 +67,8 @@ def record(plan: Plan) -> dict[str, Any]:
         "suffix": _suffix(plan),
     }
     if plan.stages[0].job.commands is not None:
+        from hyperslab.plan.commanded import digest_of  # which runs over arrays do without
+
         later = [task.command for stage in plan.stages[1:] for task in stage.tasks]
         commands = [command for command in later if command is not None]
         tasks["then"] = [command.label for command in commands]
@@ -83,6 +85,10 @@ def inherit(
     One that has recorded no result counts, too: it may have written, and was killed before it could
     say so.
     """
+    if not any(directory.submissions()):
+        return []
+    from hyperslab.driver.touched import Touched  # which first submissions do without
+
     now = record(plan)
     found = []
     touched = Touched(tell)
@@ -334,6 +340,8 @@ def _superseded(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[int, in
 def _same_tasks(
     plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any], holds: Holds
 ) -> dict[int, int]:
+    from hyperslab.plan.contents import is_as_before
+
     states = list(zip(kept["states"], own["states"], strict=True))
     changed = {place for place, both in enumerate(states) if not is_as_before(*both)}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
@@ -350,6 +358,8 @@ def _same_tasks(
 
 def _holds(task: Task, there: int, states: Sequence[tuple[str, str]], holds: Holds) -> bool:
     """Whether what a command reads is what it was, though its state is another one."""
+    from hyperslab.plan.contents import differs_in_times
+
     if task.command is None or not all(differs_in_times(*both) for both in states):
         return False
     return holds(there, task.command)
