@@ -245,6 +245,17 @@ def test_a_partition_whose_blocks_sleep_tells_half(tmp_path: Path) -> None:
     assert outcome(outcomes(INCREMENTATION, {}, tmp_path, starts={}), "best number") == "refuted"
 
 
+def test_a_best_number_of_blocks_has_more_and_fewer_that_take_longer(tmp_path: Path) -> None:
+    """Where only more of them do, there is none on any engine, and none in part."""
+    prefixes = ["", *(f"engine {name}, " for name in ENGINES)]
+    more = {f"{engine}files 64": varied(2) for engine in prefixes}
+    found = outcomes(INCREMENTATION, more, tmp_path, starts={})
+    assert outcome(found, "best number of blocks") == "refuted"
+    noisy = {f"{engine}files 4": (0.3, 1.0, 4.0) for engine in prefixes}
+    found = outcomes(INCREMENTATION, more | noisy, tmp_path, starts={})
+    assert outcome(found, "best number of blocks") == "open", "whether fewer do is not known"
+
+
 def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
     asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
     seconds = {"dram": 1.0, "optane": 2.0, "ssd": 4.0, "isilon": 8.0}

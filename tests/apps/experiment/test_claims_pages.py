@@ -20,7 +20,9 @@ FOLDER = Path(__file__).parents[3] / "docs" / "papers"
 MADE = ["dask-vs-spark", "h5spark", "spark-on-lustre", "storage-tiers"]
 "Papers whose pages are in the documentation."
 NOTHING = Evidence(Answer((), (), (), (), ()), 0.0)
-COUNTED = re.compile(r"(\d+) of (\d+) comparisons told: (\d+) as the paper states, (\d+) otherwise")
+COUNTED = re.compile(
+    r"(\d+) of (\d+) (?:comparison|engine)s told: (\d+) as the paper states, (\d+) otherwise"
+)
 OF_ALL = ("by construction", "not tested")
 "Outcomes that say more than the comparisons do."
 CAVEATS = {"reproduced": "in part", "refuted": "refuted in part"}

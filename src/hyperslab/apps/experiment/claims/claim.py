@@ -148,12 +148,39 @@ def expecting_each(found: Sequence[tuple[Collection[Verdict], Comparison]]) -> J
     if not found:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of(found)
+    return Judged(outcome_of(signs), [*counted(signs), *_sentences(found, signs)])
+
+
+def expecting_all(
+    verdicts: Collection[Verdict], found: Mapping[Level, Sequence[Comparison]]
+) -> Judged:
+    """Judge by engines, on each of which all comparisons should have one of these verdicts: where
+    one is otherwise, so is the engine.
+    """
+    wanted = [(verdicts, one) for own in found.values() for one in own]
+    if not wanted:
+        return Judged("not tested", [NOT_RUN])
+    signs = signs_of(wanted)
+    left = iter(signs)
+    by_engine = [_all([next(left) for _ in own]) for own in found.values()]
+    told = counted(by_engine, "engine")
+    return Judged(outcome_of(by_engine), [*told, *_sentences(wanted, signs)])
+
+
+def _all(signs: Sequence[bool | None]) -> bool | None:
+    """Whether all tests came out as claimed; None where that is open."""
+    if any(sign is False for sign in signs):
+        return False
+    return True if all(signs) else None
+
+
+def _sentences(
+    found: Sequence[tuple[Collection[Verdict], Comparison]], signs: Sequence[bool | None]
+) -> Iterator[str]:
+    """Every comparison in words, by what it says of a claim among all others."""
     together = jointly([one for _, one in found])
-    told = [
-        sentence(one, words(one, verdicts, sign))
-        for one, (verdicts, _), sign in zip(together, found, signs, strict=True)
-    ]
-    return Judged(outcome_of(signs), [*counted(signs), *told])
+    for one, (verdicts, _), sign in zip(together, found, signs, strict=True):
+        yield sentence(one, words(one, verdicts, sign))
 
 
 def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
@@ -174,14 +201,14 @@ def sign_of(judged: Judged) -> bool | None:
     return {"reproduced": True, "refuted": False}.get(judged.outcome)
 
 
-def counted(as_claimed: Sequence[bool | None]) -> Iterator[str]:
+def counted(as_claimed: Sequence[bool | None], what: str = "comparison") -> Iterator[str]:
     """How many of several tests tell something, in a sentence."""
     if len(as_claimed) < 2:
         return
     told = [one for one in as_claimed if one is not None]
     agree = sum(told)
     yield (
-        f"{len(told)} of {show_count(len(as_claimed), 'comparison')} told: {agree} as the paper"
+        f"{len(told)} of {show_count(len(as_claimed), what)} told: {agree} as the paper"
         f" states, {len(told) - agree} otherwise."
     )
 

@@ -16,6 +16,7 @@ from hyperslab.apps.experiment.claims.claim import (
     Judged,
     Outcome,
     expecting,
+    expecting_all,
     expecting_each,
     judged_contrasts,
 )
@@ -117,22 +118,27 @@ def _by_engine(
 
 
 def _cuts(evidence: Evidence) -> Judged:
-    """Fewer and more blocks than the baseline's, without the start of engines."""
-    base = evidence.baseline["files"]
-    levels = sorted(evidence.levels("files"), key=float)
-    found = [
-        one
-        for level in dict.fromkeys((levels[0], levels[-1]))
-        for engine in evidence.levels("engine")
-        for one in evidence.beside("files", level, base, WITHOUT_START, engine=engine)
-    ]
-    judged = expecting({"slower"}, found)
+    """Fewer and more blocks than the baseline's, without the start of engines: both have to take
+    longer on an engine.
+    """
+    found = {engine: _fewer_and_more(evidence, engine) for engine in evidence.levels("engine")}
+    judged = expecting_all({"slower"}, {name: both for name, both in found.items() if len(both) > 1})
     sleeping = list(_sleeping(evidence))
     if not sleeping or judged.outcome == "not tested":
         return judged
     outcome: Outcome = "in part" if judged.outcome == "reproduced" else judged.outcome
     why = "That more of them take longer is not the cost of the partition alone."
     return Judged(outcome, [*sleeping, why, *judged.evidence])
+
+
+def _fewer_and_more(evidence: Evidence, engine: Level) -> list[Comparison]:
+    base = evidence.baseline["files"]
+    levels = sorted(evidence.levels("files"), key=float)
+    return [
+        one
+        for level in dict.fromkeys((levels[0], levels[-1]))
+        for one in evidence.beside("files", level, base, WITHOUT_START, engine=engine)
+    ]
 
 
 def _sleeping(evidence: Evidence) -> Iterator[str]:

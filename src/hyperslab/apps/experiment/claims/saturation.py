@@ -132,7 +132,8 @@ def narrowed(told: str, far: Sequence[float], near: Sequence[float]) -> Judged:
     on_the_other = [side * (gap + other) for gap, other in pairs]
     outcome = _between_both([on_its_side, on_the_other])
     shown = show_interval(ratio_of(on_its_side))
-    return Judged(outcome, [told, f"The gap on the idle tier is {shown} that on the other one."])
+    last = f"By the engine that is slower there, the ratio on the idle tier is {shown} the other one."
+    return Judged(outcome, [told, last])
 
 
 def _between_both(differences: Sequence[Sequence[float]]) -> Outcome:
