@@ -28,6 +28,10 @@ from tests.apps.experiment.test_claims import (
 )
 
 
+BUSY_LONGEST = 1000 / 0.72
+"Bytes per second at which storage is busy for longest, and for 72 % of the second of a trial."
+
+
 def saturating(asked: Experiment, record: Record, rate: float = 1.0) -> Record:
     """The same record, whose cells write and read on tiers of so many bytes per second, a thousand
     bytes each.
@@ -65,6 +69,13 @@ def test_nothing_is_said_of_saturated_storage_where_it_does_not_bind(tmp_path: P
     assert {outcome(free, one) for one in words} == {"not tested"}
     bound = outcomes_of(asked, saturating(asked, bare))
     assert {outcome(bound, one) for one in words} == {"reproduced"}
+    partly = saturating(asked, bare, rate=BUSY_LONGEST)
+    one, *_ = [one for one in answer_of(asked, partly).expected if one.storage_binds]
+    assert 0.7 < one.explained < 0.75
+    found = outcomes_of(asked, partly)
+    assert {outcome(found, one) for one in words} == {"not tested"}, "busy longest is not enough"
+    mostly = outcomes_of(asked, saturating(asked, bare, rate=0.85 * BUSY_LONGEST))
+    assert {outcome(mostly, one) for one in words} == {"reproduced"}
 
 
 def test_first_reads_are_those_of_slots_that_wait_for_storage(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ NEEDED = (
     "overhead_s",
 )
 "Fields of the summary without which there is no model."
+EXPLAINED = 0.8
+"Share of the time without the start of the engine for which a medium is busy that is waited for."
 
 
 class Surroundings(NamedTuple):
@@ -63,9 +65,27 @@ class Expected:
     "Path that it writes to."
 
     @property
-    def waits_for_storage(self) -> bool:
-        """Whether storage binds, and neither slots nor processors do."""
+    def storage_binds(self) -> bool:
+        """Whether a medium is busy longest, and neither slots nor processors are."""
         return self.model.bound.binding not in (SLOTS, PROCESSORS)
+
+    @property
+    def explained(self) -> float:
+        """Share of the makespan without the start of the engine for which what binds is busy."""
+        bound = self.model.bound
+        startup_s = bound.terms[0].seconds or 0.0
+        (busy_s,) = (one.seconds for one in self.model.resources if one.name == bound.binding)
+        run_s = bound.measured_s - startup_s
+        if run_s <= 0:
+            return 0.0
+        return busy_s / run_s
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether storage binds, and explains most of the time: what is busy longest may be so for
+        little of a run that waits for its engine.
+        """
+        return self.storage_binds and self.explained >= EXPLAINED
 
 
 def expected_of(

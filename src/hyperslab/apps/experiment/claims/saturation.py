@@ -41,6 +41,7 @@ from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
 from hyperslab.apps.experiment.phases import CellPhases, tells_first_reads
 from hyperslab.apps.experiment.shown import show_interval
 from hyperslab.apps.experiment.significance import differs_p, holm, is_told
+from hyperslab.units import show_share
 
 SPARK = "spark"
 DASK = "dask-futures"
@@ -83,8 +84,8 @@ def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Jud
 
 
 def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
-    """What binds engines on the saturated tier, of those that storage is not shown to bind: without
-    a model nobody knows.
+    """What binds engines on the saturated tier, of those that storage is not shown to bind for most
+    of their time: without a model nobody knows.
     """
     expected = {one.result.cell.key: one for one in evidence.answer.expected}
     for engine in engines:
@@ -94,8 +95,11 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
         found = expected.get(result.cell.key)
         if found is None:
             yield f"there is no model of {engine}"
-        elif not found.waits_for_storage:
+        elif not found.storage_binds:
             yield f"{found.model.bound.binding} bind {engine}"
+        elif not found.waits_for_storage:
+            share = show_share(found.explained)
+            yield f"{found.model.bound.binding} is busy for {share} of the time of {engine} alone"
 
 
 def idle(evidence: Evidence) -> Judged:
