@@ -30,6 +30,7 @@ from hyperslab.apps.experiment.claims.page import (
 )
 from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.design import trials_of
+from hyperslab.apps.experiment.phases import CellPhases, Phases, Waits
 from hyperslab.apps.experiment.record import Record, append
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import SpecFile, find
@@ -207,20 +208,44 @@ def with_numbers(asked: Experiment, planted: Mapping[str, Mapping[str, float]]) 
 
 
 def test_the_barrier_of_a_bids_app(tmp_path: Path) -> None:
-    """Of time without anything to do, most is before the group level, or elsewhere."""
+    """Of time without anything to do, most is before the group level, or elsewhere; with intervals,
+    and which engine tells what.
+    """
     asked = Experiment.of(find(f"{DASK}/bids").load("quick"), tmp_path)
-    cells = ["baseline", *(f"engine {name}" for name in ENGINES)]
+    answer = answer_of(asked, record_of(asked, {}, {}))
 
-    def said(barrier_s: float, cells: Sequence[str] = cells) -> str:
-        planted = {"barrier_s": barrier_s, "overhead_s": 2.0, "idle_s": 8.0}
-        record = with_numbers(asked, dict.fromkeys(cells, planted))
-        return outcome(outcomes_of(asked, record), "lies at the barrier")
+    def said(barriers: Mapping[str, float]) -> Judged:
+        phases = [
+            CellPhases(one, waiting(barriers[str(one.cell.levels["engine"])]))
+            for one in answer.results
+            if str(one.cell.levels["engine"]) in barriers
+        ]
+        found = judged(
+            PAPERS[DASK], [Finding(asked, dataclasses.replace(answer, phases=phases))]
+        )
+        (told,) = [told for claim, told in found if "lies at the barrier" in claim.text]
+        return told
 
-    assert said(9.0) == "reproduced"
-    assert said(1.0) == "refuted"
-    assert said(9.0, []) == "not tested", "records without barriers"
+    engines = [str(asked.loaded.spec.baseline["engine"]), *ENGINES]
+    assert said(dict.fromkeys(engines, 9.0)).outcome == "reproduced"
+    assert said(dict.fromkeys(engines, 1.0)).outcome == "refuted"
+    assert said({}).outcome == "not tested", "records without traces"
+    mixed = said({"dask-bag": 9.0, "spark": 3.0})
+    assert mixed.outcome == "in part"
+    assert mixed.evidence[1].startswith("Slots of dask-bag without anything")
+    assert "9 (8.75 to 9.25) at the barrier" in mixed.evidence[1]
+    assert mixed.evidence[1].endswith(": as the paper states.")
+    assert mixed.evidence[2].endswith(": open.")
     found = outcomes_of(asked, record_of(asked, {}, {}))
     assert outcome(found, "A BIDS App takes as long") == "reproduced"
+
+
+def waiting(barrier_s: float) -> list[Phases]:
+    """Trials of three replicates that wait so long at the barrier, and three seconds elsewhere."""
+    return [
+        Phases({}, None, None, replicate, waits=Waits(barrier_s + off, 3.0 - off))
+        for replicate, off in enumerate((-0.1, 0.0, 0.1), 1)
+    ]
 
 
 def test_a_bids_app_on_tiers(tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ HEADS = {
 "Words before comparisons by another number than the makespan."
 EVIDENCE_TOLD = 3
 "Sentences of the evidence that go with an advice."
+TOLD: Mapping[bool | None, str] = {
+    True: "as the paper states",
+    False: "otherwise",
+    None: "open",
+}
+"What a test tells of a claim."
 NOT_RUN = "None of the cells that tell has been run."
 
 
@@ -246,7 +252,16 @@ def judged_contrasts(found: Sequence[Contrast]) -> Judged:
         fmean(one.differences) > 0 if is_told(p) else None
         for one, p in zip(found, adjusted, strict=True)
     ]
-    return Judged(outcome_of(signs), [*counted(signs), *(one.told for one in found)])
+    return Judged(outcome_of(signs), [*counted(signs), *_each_told(found, signs)])
+
+
+def _each_told(found: Sequence[Contrast], signs: Sequence[bool | None]) -> Iterator[str]:
+    """What there is to tell of each of several contrasts, and what it tells."""
+    if len(found) < 2:
+        yield from (one.told for one in found)
+        return
+    for one, sign in zip(found, signs, strict=True):
+        yield f"{one.told.removesuffix('.')}: {TOLD[sign]}."
 
 
 def advised(
