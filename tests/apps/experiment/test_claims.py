@@ -11,6 +11,7 @@ import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import (
+    UNTIL_WRITTEN,
     Claim,
     Evidence,
     Judged,
@@ -28,6 +29,7 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
+from hyperslab.apps.experiment.claims.storage_tiers import NOTHING_HIDDEN
 from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.phases import CellPhases, Phases, Waits
@@ -332,6 +334,23 @@ def test_write_back_of_what_fits_and_of_more(tmp_path: Path) -> None:
     found = outcomes(spec, {}, tmp_path)
     assert outcome(found, "what fits, with nothing else") == "refuted"
     assert outcome(found, "more than fits, with nothing else") == "refuted"
+
+
+def test_write_back_may_pay_until_all_is_written(tmp_path: Path) -> None:
+    """And not until all is on storage, with nothing else to do: which the page says is so by
+    construction.
+    """
+    asked = Experiment.of(find("storage-tiers/write-back").load("quick"), tmp_path)
+    written = {
+        one.cell.name: {UNTIL_WRITTEN: 0.2 if one.cell.levels["tier"] == "back" else 1.0}
+        for one in trials_of(asked.loaded.spec)
+    }
+    record = with_numbers(asked, written)
+    found = judged(PAPERS["storage-tiers"], [Finding(asked, answer_of(asked, record))])
+    (told,) = [one for claim, one in found if "for what fits, with nothing else" in claim.text]
+    assert told.outcome == "in part"
+    assert NOTHING_HIDDEN in told.evidence
+    assert any(text.startswith("Until the last write into memory, tier back") for text in told.evidence)
 
 
 @pytest.mark.parametrize(

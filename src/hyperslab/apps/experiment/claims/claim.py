@@ -44,9 +44,12 @@ COMPUTING = "compute_s"
 "Field of the summary that holds the time of all tasks in the function."
 ROUND = "round_median_s"
 "Number of a program that computes in rounds: the median of their times."
+UNTIL_WRITTEN = "tasks_s"
+"Field of the summary that holds the time until the last task has ended, whose bytes may be in memory."
 HEADS = {
     WITHOUT_START: "Without the start of engines, ",
     COMPUTING: "Of computing alone, ",
+    UNTIL_WRITTEN: "Until the last write into memory, ",
     ROUND: "By the median round, ",
 }
 "Words before comparisons by another number than the makespan."
