@@ -137,7 +137,9 @@ class Claim:
     is_of_times: bool = True
     "Whether times judge it, which those of trials do not that had to share the processors."
     is_asked_for: bool = False
-    "Whether an emulated tier is asked to be what the claim states."
+    """Whether an emulated tier is asked to be what the claim states, or the claim follows from the
+    rate that it is asked for: all that shares a fixed bandwidth takes as long together.
+    """
     needs: Sequence[str] = ()
     "Tiers of whose devices it is, so that emulated ones tell nothing."
 

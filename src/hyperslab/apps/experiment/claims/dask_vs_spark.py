@@ -331,10 +331,15 @@ CLAIMS = (
         READS,
         saturated,
         BASELINE,
+        is_asked_for=True,
     ),
     Claim("They do not where storage is idle.", READS, idle, IDLE),
     Claim(
-        "The gap between Spark and Dask is narrower on a saturated tier.", READS, narrowing, IDLE
+        "The gap between Spark and Dask is narrower on a saturated tier.",
+        READS,
+        narrowing,
+        IDLE,
+        is_asked_for=True,
     ),
     Claim(
         "Dask's interfaces and Spark take as long as each other.",
@@ -353,6 +358,7 @@ CLAIMS = (
         READS,
         _saturated_workers,
         WORKERS,
+        is_asked_for=True,
     ),
     Claim(
         "Where all begin to read from a shared file system at once, the first reads take longer"
@@ -367,6 +373,7 @@ CLAIMS = (
         READS,
         compensation,
         "no number (Fig. 3b)",
+        is_asked_for=True,
     ),
     Claim("Overhead grows with the workers.", INCREMENTATION, _growing, SLOPES),
     Claim(
@@ -411,6 +418,7 @@ CLAIMS = (
         READS,
         turns,
         "no such experiment; its discussion has it that n files of F bytes take nF / B",
+        is_asked_for=True,
     ),
     Claim(
         "Spark cannot hand over blocks of more than 2 GiB.",

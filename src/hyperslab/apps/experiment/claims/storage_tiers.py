@@ -209,7 +209,8 @@ def _write_back(name: str, fits: bool, is_busy: bool) -> Claim:
         words = [MOMENTS] if is_busy else [MOMENTS, NOTHING_HIDDEN]
         return Judged(judged.outcome, [f"{room}.", *words, *judged.evidence])
 
-    return Claim(name, WRITE_BACK, judge, "no such pair on one medium; advice of its discussion")
+    published = "no such pair on one medium; advice of its discussion"
+    return Claim(name, WRITE_BACK, judge, published, is_asked_for=True)
 
 
 def _intermediates(evidence: Evidence) -> Judged:
