@@ -20,6 +20,7 @@ from hyperslab.apps.experiment.comparison import (
     jointly,
     results_of,
 )
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.decisions import NOTHING_VARIED, decisions
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.looks import looks_of
@@ -175,11 +176,11 @@ def _expected(
     return expected_of(results, known, _surroundings(experiment), sessions, phases)
 
 
-def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
-    """Where the trials of each cell run, by its name."""
+def _surroundings(experiment: Experiment) -> dict[Key, Surroundings]:
+    """Where the trials of each cell run, by its key."""
     settings = zip(experiment.cells, experiment.settings(experiment.cells), strict=True)
     return {
-        cell.name: Surroundings(
+        cell.key: Surroundings(
             *experiment.inputs.places(setting),
             len(processors_of(setting.processors)),
             setting.program,

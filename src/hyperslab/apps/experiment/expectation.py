@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.model import (
     PROCESSORS,
     SLOTS,
@@ -91,18 +92,18 @@ class Expected:
 def expected_of(
     results: Sequence[CellResult],
     places: Mapping[str, Known],
-    surroundings: Mapping[str, Surroundings],
+    surroundings: Mapping[Key, Surroundings],
     sessions: Sequence[Session],
     phases: Sequence[CellPhases] = (),
 ) -> list[Expected]:
     """The model of every cell that has a trial with all numbers, by the surroundings of each cell,
-    which are listed by its name. Of intermediate results that lie elsewhere the phases of its
+    which are listed by its key. Of intermediate results that lie elsewhere the phases of its
     trials say how many bytes they have; without these there is no model.
     """
     by_key = {one.result.cell.key: one for one in phases}
     found = []
     for result in results:
-        around = surroundings[result.cell.name]
+        around = surroundings[result.cell.key]
         use = use_of(result.done, sessions, around.processors)
         if use is None:
             continue
