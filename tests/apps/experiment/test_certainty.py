@@ -78,3 +78,11 @@ def test_groups_of_comparisons_are_told_with_what_they_decide_by_chance(tmp_path
     said = _said(alone, record_of(alone, {}, {}))
     assert "There are 2 comparisons" in said
     assert "up to 5 % of such answers" in said
+
+
+def test_one_replicate_has_no_intervals(tmp_path: Path) -> None:
+    asked = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 1"))
+    said = _said(asked, record_of(asked, {}, {}))
+    assert "There is one replicate, so that nothing has an interval" in said
+    assert "Student's t" not in said
+    assert "each interval" not in said

@@ -296,6 +296,19 @@ def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
     assert outcome(found, "Memory is faster") == "refuted"
 
 
+def test_time_off_the_processor_may_be_less_than_nothing(tmp_path: Path) -> None:
+    """Of tasks that compute on several processors: a mean of what is cut at 0 would be too high."""
+    asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
+    times = {
+        one.cell.name: {"busy_s": 1.0, "cpu_s": 0.5 if one.cell.levels["tier"] == "isilon" else 1.1}
+        for one in trials_of(asked.loaded.spec)
+    }
+    answer = answer_of(asked, with_numbers(asked, times))
+    found = judged(PAPERS["storage-tiers"], [Finding(asked, answer)])
+    (told,) = [one for claim, one in found if claim.text.startswith("On a slow tier, tasks wait")]
+    assert any("as a share: -0.1 on dram and 0.5 on isilon" in text for text in told.evidence)
+
+
 def test_what_is_of_a_device_needs_the_device(tmp_path: Path) -> None:
     """Java's memory on persistent memory: an emulated tier has none; a real one is judged."""
 

@@ -90,6 +90,9 @@ def _without_folders(experiment: Experiment, counted: Sequence[Attempt]) -> Iter
 def _tests(experiment: Experiment, groups: Sequence[int], looks: Sequence[int]) -> Iterator[str]:
     """What intervals and tests mean."""
     spec = experiment.loaded.spec
+    if spec.replicates == 1:
+        yield "There is one replicate, so that nothing has an interval, and no time is compared."
+        return
     replicates = show_count(spec.replicates, "replicate")
     yield (
         f"Intervals are Student's t at 95 % over {replicates}, of ratios by the logarithms of"

@@ -129,7 +129,7 @@ def _waits(attempt: Attempt) -> float | None:
     cpu_s = attempt.numbers.get("cpu_s")
     if not busy_s or cpu_s is None:
         return None
-    return max(0.0, 1 - cpu_s / busy_s)
+    return 1 - cpu_s / busy_s
 
 
 def _garbage(evidence: Evidence) -> Judged:
