@@ -27,7 +27,6 @@ from tests.apps.experiment.test_claims import (
     with_numbers,
 )
 
-
 BUSY_LONGEST = 1000 / 0.72
 "Bytes per second at which storage is busy for longest, and for 72 % of the second of a trial."
 
@@ -119,8 +118,8 @@ def test_the_gap_between_engines(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_no_narrower_where_engines_vary_less() -> None:
-    """On either tier Spark takes as long as Dask, and on the idle one times vary more: whether a gap
-    is called narrower is decided by chance alone, in no more than one of twenty.
+    """On either tier Spark takes as long as Dask, and on the idle one times vary more: a gap is
+    called narrower by chance alone, in no more than one case of twenty.
     """
     draws = random.Random(18)
     found = []

@@ -20,8 +20,8 @@ from hyperslab.apps.experiment.comparison import (
     jointly,
     results_of,
 )
-from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.decisions import NOTHING_VARIED, decisions
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.looks import looks_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases

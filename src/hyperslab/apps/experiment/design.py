@@ -42,7 +42,7 @@ class Cell:
     emulated: tuple[str, ...] = ()
     "Factors whose level is an emulated tier."
     workers: tuple[int, ...] = ()
-    """Numbers that a share of the processors, such as 0.25x, comes to on the machines of its trials;
+    """Numbers that a share of the processors, such as 0.25x, comes to on machines of its trials;
     none where workers are no share.
     """
 

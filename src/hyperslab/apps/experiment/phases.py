@@ -33,8 +33,8 @@ ORDER = ("open", "read", "compute", "write")
 
 
 class Waits(NamedTuple):
-    """Seconds of all slots in which they had nothing to do, until the last level begins: a slot that
-    is left without a task of that one waits for nothing.
+    """Seconds of all slots in which they had nothing to do, until the last level begins: a slot
+    that is left without a task of that one waits for nothing.
     """
 
     barrier_s: float
@@ -117,9 +117,7 @@ def _waits(trace: Trace, by_slot: Mapping[str, Sequence[Span]]) -> Waits | None:
 
 def _free_ns(spans: Sequence[Span], begin_ns: int, end_ns: int) -> int:
     """Time between two moments in which a slot has no task."""
-    pieces = [
-        min(end, end_ns) - max(start, begin_ns) for _, start, end in own_pieces(spans)
-    ]
+    pieces = [min(end, end_ns) - max(start, begin_ns) for _, start, end in own_pieces(spans)]
     return end_ns - begin_ns - sum(piece for piece in pieces if piece > 0)
 
 

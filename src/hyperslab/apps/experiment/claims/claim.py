@@ -45,7 +45,7 @@ COMPUTING = "compute_s"
 ROUND = "round_median_s"
 "Number of a program that computes in rounds: the median of their times."
 UNTIL_WRITTEN = "tasks_s"
-"Field of the summary that holds the time until the last task has ended, whose bytes may be in memory."
+"Field of the summary: the time until the last task has ended, whose bytes may be in memory."
 HEADS = {
     WITHOUT_START: "Without the start of engines, ",
     COMPUTING: "Of computing alone, ",

@@ -120,7 +120,8 @@ def _cuts(evidence: Evidence) -> Judged:
     longer on an engine.
     """
     found = {engine: _fewer_and_more(evidence, engine) for engine in evidence.levels("engine")}
-    judged = expecting_all({"slower"}, {name: both for name, both in found.items() if len(both) > 1})
+    whole = {engine: both for engine, both in found.items() if len(both) > 1}
+    judged = expecting_all({"slower"}, whole)
     sleeping = list(_sleeping(evidence))
     if not sleeping or judged.outcome == "not tested":
         return judged

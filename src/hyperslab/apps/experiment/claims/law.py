@@ -33,7 +33,7 @@ class Off(NamedTuple):
     expected_s: Interval
     "What is expected, with the bounds that the rates set; without them where nobody knows these."
     storage_binds: bool = True
-    "Whether storage is busy longest, and not slots or processors, of which the equation says nothing."
+    "Whether storage is busy longest, of which alone the equation is, and not slots or processors."
 
     @property
     def ratio(self) -> float:

@@ -136,8 +136,8 @@ def narrowed(told: str, far: Sequence[float], near: Sequence[float]) -> Judged:
     on_the_other = [side * (gap + other) for gap, other in pairs]
     outcome = _between_both([on_its_side, on_the_other])
     shown = show_interval(ratio_of(on_its_side))
-    last = f"By the engine that is slower there, the ratio on the idle tier is {shown} the other one."
-    return Judged(outcome, [told, last])
+    more = f"The ratio on the idle tier is {shown} that on the other one, by the engine behind."
+    return Judged(outcome, [told, more])
 
 
 def _between_both(differences: Sequence[Sequence[float]]) -> Outcome:

@@ -34,8 +34,9 @@ TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
 MOMENTS = (
     "Makespans here end when all is on storage; those of the paper end with the last write into"
-    " memory, which is the other moment that is judged."
+    " memory, which is judged, too."
 )
+ONE_MOMENT = "When the last write was in memory these trials have not recorded."
 NOTHING_HIDDEN = (
     "With nothing else to do, write-back has nothing to hide writing behind: that it does not make"
     " all be on storage sooner is by construction."
@@ -206,8 +207,12 @@ def _write_back(name: str, fits: bool, is_busy: bool) -> Claim:
             for one in evidence.beside("tier", "back", "through", measure, size=size, delay=delay)
         ]
         judged = expecting({"faster"}, found)
-        words = [MOMENTS] if is_busy else [MOMENTS, NOTHING_HIDDEN]
-        return Judged(judged.outcome, [f"{room}.", *words, *judged.evidence])
+        words = [f"{room}.", MOMENTS]
+        if all(one.measure != UNTIL_WRITTEN for one in found):
+            words.append(ONE_MOMENT)
+        if not is_busy:
+            words.append(NOTHING_HIDDEN)
+        return Judged(judged.outcome, [*words, *judged.evidence])
 
     published = "no such pair on one medium; advice of its discussion"
     return Claim(name, WRITE_BACK, judge, published, is_asked_for=True)
