@@ -298,6 +298,7 @@ CLAIMS = (
         MLLIB,
         _by_scratch(SHARED, DISK, {"slower"}, SLOWED),
         "no number in the text (Fig. 5)",
+        is_asked_for=True,
     ),
     Claim(
         "lda, pic, spearman, chi-sq-feature and prefix-span gain from one file.",
