@@ -101,6 +101,7 @@ def test_every_number_of_a_hand_made_trace() -> None:
         "staging": {},
         "waited_s": 0.0,
         "barrier_s": 0.0,
+        "tasks_s": 9.0,
         "java_gc_s": None,
         "warning": "",
         "odd_values": "",

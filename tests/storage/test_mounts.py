@@ -83,7 +83,9 @@ def test_network_file_systems_have_a_kind(kind: str) -> None:
 
 
 def test_file_systems_that_machines_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind, expected in {"nfs4": "nfs4", "fuse.sshfs": "fuse.sshfs", "ext4": ""}.items():
+    own = ("fuse.hyperslab-throttled", "fuse.hyperslab-volatile", "ext4")
+    shared = ("nfs4", "fuse.sshfs", "fuse.hyperslab-striped", "fuse.hyperslab-metadata")
+    for kind, expected in {**dict.fromkeys(own, ""), **{one: one for one in shared}}.items():
         monkeypatch.setattr(
             "hyperslab.storage.tiers.file_systems.file_system", lambda _, kind=kind: kind
         )

@@ -132,3 +132,26 @@ def test_files_and_names_are_synchronised(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(FileNotFoundError):
         renaming.synchronise(tmp_path / "gone")
     assert descriptors_below(tmp_path) == []
+
+
+def test_files_of_a_folder_are_synchronised_one_by_one_where_none_is_asked_for_all(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel passes syncfs(2) on to no program behind a mount."""
+    folder = plain / tmp_path.name
+    (folder / "deeper").mkdir(parents=True)
+    (folder / "deeper" / "file").write_bytes(b"x")
+    waited: list[str] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        waited.append(os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    expected = [str(folder / "deeper" / "file"), str(folder / "deeper"), str(folder)]
+    renaming.synchronise(folder)
+    assert waited == expected
+    many = [folder / str(number) for number in range(100)]
+    renaming.synchronise_all([folder / "deeper" / "file", *many], folder)
+    assert waited[3:] == [expected[0], expected[2]]

@@ -29,6 +29,7 @@ Shows the directory BACKING at MOUNTPOINT, as slow as the options say, until it 
   --allow-other yes|no   whether users may enter whom the program does not run as
   --lifeline yes|no      end when the standard input is closed
   --name NAME            source of the mount, as mount and df show it
+  --type NAME            type of the mount, which is fuse.NAME
   --control PATH         socket that answers with the counters, which are in PATH.end (in place of
                          its suffix) at the end
 ";
@@ -48,6 +49,8 @@ pub struct Arguments {
     pub has_lifeline: bool,
     /// Source of the mount.
     pub name: String,
+    /// Type of the mount, after `fuse.`.
+    pub subtype: String,
     /// Socket that answers with the counters, beside which they are left at the end.
     pub control: Option<PathBuf>,
 }
@@ -63,6 +66,7 @@ pub fn parse(given: impl IntoIterator<Item = String>) -> Result<Arguments, Strin
         allow_other: false,
         has_lifeline: false,
         name: "hyperslab".into(),
+        subtype: "hyperslab".into(),
         control: None,
     };
     while let Some(option) = given.next() {
@@ -93,6 +97,7 @@ fn set(arguments: &mut Arguments, option: &str, value: &str) -> Result<(), Strin
         "--allow-other" => arguments.allow_other = yes_or_no(option, value)?,
         "--lifeline" => arguments.has_lifeline = yes_or_no(option, value)?,
         "--name" => arguments.name = value.into(),
+        "--type" => arguments.subtype = value.into(),
         "--control" => arguments.control = Some(value.into()),
         _ => return Err(format!("there is no option {option}")),
     }
@@ -127,6 +132,7 @@ mod tests {
         let line =
             "/b /m --read-rate 1e6 --targets 4 --stripe-count 2 --write-back 64 --keep-cache yes";
         let arguments = parsed(line).unwrap();
+        assert_eq!(arguments.subtype, "hyperslab");
         let settings = arguments.settings;
         assert_eq!(arguments.backing, PathBuf::from("/b"));
         assert_eq!(settings.read_rate, Some(1e6));

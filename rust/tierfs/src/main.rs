@@ -96,10 +96,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 fn config(arguments: &Arguments) -> Config {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(arguments.name.clone()),
-        MountOption::Subtype("hyperslab".into()),
+        type_option(&arguments.subtype, &kernel),
         MountOption::DefaultPermissions,
         MountOption::NoSuid,
         MountOption::NoDev,
@@ -107,6 +108,17 @@ fn config(arguments: &Arguments) -> Config {
     config.acl = if arguments.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(THREADS);
     config
+}
+
+/// The type of the mount, also where the kernel is asked for it without a helper (`fusermount3`): it
+/// takes the type as an option of its own since 5.4 (fs/fuse/inode.c: `fuse_fs_parameters`).
+fn type_option(subtype: &str, kernel: &str) -> MountOption {
+    let mut numbers = kernel.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version >= (5, 4) {
+        return MountOption::CUSTOM(format!("subtype={subtype}"));
+    }
+    MountOption::Subtype(subtype.into())
 }
 
 /// Raise the limit of open files as far as it goes: every file that the kernel knows is one.
@@ -133,4 +145,19 @@ fn unmount_with_input(mut unmounter: SessionUnmounter, mountpoint: PathBuf) -> i
     let run = move || end_with_input(|| unmounter.unmount(), &mountpoint);
     std::thread::Builder::new().name("lifeline".into()).spawn(run)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_are_not_asked_for_a_type() {
+        let asked = MountOption::CUSTOM("subtype=a".into());
+        assert_eq!(type_option("a", "5.4.0-150-generic\n"), asked);
+        assert_eq!(type_option("a", "6.1\n"), asked);
+        let left_to_helper = MountOption::Subtype("a".into());
+        assert_eq!(type_option("a", "4.18.0-553.el8_10.x86_64\n"), left_to_helper);
+        assert_eq!(type_option("a", ""), left_to_helper);
+    }
 }

@@ -26,6 +26,7 @@ from hyperslab.machine import pressure
 from hyperslab.machine.host import Host, describe
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
+from hyperslab.storage import renaming
 from hyperslab.trace import Trace
 from hyperslab.units import show_count
 from hyperslab.workloads.increment import increment
@@ -46,10 +47,11 @@ def increment_files(
 
     `out`, a new directory that the workers see, gets an image of the same name for each. An image
     is in a worker's memory whole, and twice while it is loaded or saved. Java reads the files
-    before Spark's Python workers have them, and that time is in no span. `began_ns` is the moment,
-    by the monotonic clock, at which the run began, if its start-up is to count. Raises UsageError
-    for images that it cannot take; what fails in Spark raises Spark's own exceptions, and leaves no
-    records but those of a run that has died.
+    before Spark's Python workers have them, and that time is in no span. As every run, it
+    ends when all outputs are on storage. `began_ns` is the moment, by the monotonic clock, at which
+    the run began, if its start-up is to count. Raises UsageError for images that it cannot take;
+    what fails in Spark raises Spark's own exceptions, and leaves no records but those of a run that
+    has died.
     """
     sources = [Path(image).absolute() for image in images]
     _require(sources, iterations, delay)
@@ -63,6 +65,8 @@ def increment_files(
         start_ns = time.monotonic_ns()
         changes = [functools.partial(increment, delay=delay)] * iterations
         outcomes = map_images(context, sources, directory.out, changes)
+        made = [directory.out / source.name for source in sources]
+        renaming.synchronise_all(made, directory.out)
         moments = Moments(began_ns or start_ns, start_ns, time.monotonic_ns())
         meta = _meta(sources, context.defaultParallelism)
         meta["load"] = pressure.between(before, pressure.sample())

@@ -107,6 +107,10 @@ class Summary:
     """Time of all slots between levels of commands that wait for one another: part of overhead, or
     of idle.
     """
+    tasks_s: float | None = None
+    """Time from ready to the end of the last task; None without any. What tasks wrote may be in
+    memory until the run ends.
+    """
     java_gc_s: float | None = None
     "Time in which tasks waited for Java to collect garbage; None where none ran in Java."
     warning: str = ""
@@ -228,11 +232,19 @@ def summarise(trace: Trace) -> Summary:
         },
         staging=meta.get("staging", {}),
         barrier_s=barriers_ns(by_slot, levels_of(trace), when.ready_ns) / 1e9,
+        tasks_s=_tasks_s(trace, when),
         java_gc_s=meta.get("java_gc_s"),
         warning=meta.get("run", {}).get("warning", ""),
         odd_values=meta.get("odd_values", ""),
         waited_s=sum(s.end_ns - s.start_ns for s in trace.spans if s.kind == "wait") / 1e9,
     )
+
+
+def _tasks_s(trace: Trace, when: Window) -> float | None:
+    ends = [span.end_ns for span in trace.spans if span.task != NO_TASK and not span.lost]
+    if not ends:
+        return None
+    return (max(ends) - when.ready_ns) / 1e9
 
 
 def _times(by_slot: dict[str, list[Span]], when: Window) -> dict[str, Any]:

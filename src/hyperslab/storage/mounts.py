@@ -10,6 +10,10 @@ from pathlib import Path
 
 ROOT = Path("/")
 "Where proc, sys and dev are looked for; tests have trees of their own."
+OF_ONE_MACHINE = frozenset(("fuse.hyperslab-throttled", "fuse.hyperslab-volatile"))
+"""Types of emulated tiers that stand for a device of one machine: all who use it share its mount,
+and with that its pages. Whoever sees the mount sees the type, also in containers.
+"""
 _ESCAPED = rb"\\([0-7]{3})"
 
 
@@ -99,6 +103,11 @@ def _is_there(place: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
+
+
+def is_fuse(kind: str) -> bool:
+    """Whether files of a type are served by a program; fuseblk has a block device below."""
+    return kind == "fuse" or kind.startswith("fuse.")
 
 
 def file_system(path: str) -> str:

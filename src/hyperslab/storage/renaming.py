@@ -18,11 +18,13 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.storage import unfinished
+from hyperslab.storage.mounts import file_system, is_fuse
 
 _AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
 """Arguments of renameat2(2): paths are relative to the working directory; the new name is free; the
@@ -60,12 +62,16 @@ def put_back(aside: Path) -> bool:
 
 
 def synchronise(path: Path, only_names: bool = False) -> None:
-    """Wait until a file, the names in a directory, or the whole file system of a directory of
-    chunks is on storage.
+    """Wait until a file, the names in a directory, or a directory of chunks is on storage, with all
+    else of its file system where that takes less.
     """
+    is_whole = path.is_dir() and not only_names
+    if is_whole and not _is_told_as_a_whole(path):
+        synchronise_tree(path)
+        return
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if path.is_dir() and not only_names:
+        if is_whole:
             _require(ctypes.CDLL(None, use_errno=True).syncfs(fd), path)
         else:
             os.fsync(fd)
@@ -73,11 +79,19 @@ def synchronise(path: Path, only_names: bool = False) -> None:
         os.close(fd)
 
 
+def _is_told_as_a_whole(folder: Path) -> bool:
+    """Whether syncfs(2) reaches who has the bytes of a file system. The kernel passes it on to no
+    program behind FUSE (fs/fuse/inode.c: fuse_sync_fs).
+    """
+    return not is_fuse(file_system(str(folder)))
+
+
 def synchronise_all(files: Collection[Path], folder: Path) -> None:
     """Wait until these files of a folder are on storage, with their names; not for those that are
     gone.
     """
-    if len(files) > _FEW or any(file.is_dir() for file in files):
+    are_many = len(files) > _FEW or any(file.is_dir() for file in files)
+    if are_many and _is_told_as_a_whole(folder):
         synchronise(folder)
         return
     for file in files:
@@ -87,10 +101,15 @@ def synchronise_all(files: Collection[Path], folder: Path) -> None:
 
 
 def synchronise_tree(folder: Path) -> None:
-    """Wait until all files below a folder are on storage, with their names."""
+    """Wait until all files below a folder are on storage, with their names; not for those that are
+    gone, nor for those that this user may not open.
+    """
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
-            synchronise(Path(place, name))
+            file = Path(place, name)
+            with suppress(FileNotFoundError, PermissionError):
+                if stat.S_ISREG(file.lstat().st_mode):
+                    synchronise(file)
         synchronise(Path(place), only_names=True)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 REPEATED = TEXT.replace("repeats = 0", "repeats = 1")
@@ -65,3 +66,23 @@ def test_folders_that_are_gone_are_told(tmp_path: Path) -> None:
     assert gone in _said(asked, record)
     asked.directory.trial(1, 1).mkdir()
     assert "folder is gone" not in _said(asked, record)
+
+
+def test_groups_of_comparisons_are_told_with_what_they_decide_by_chance(tmp_path: Path) -> None:
+    asked = Experiment.of(find("dask-vs-spark/incrementation").load("quick"), tmp_path)
+    said = _said(asked, record_of(asked, {}, {}, starts={}))
+    assert "There are 47 comparisons" in said
+    assert "of its group (Holm 1979): 7, 24, 4 and 12, with the baseline" in said
+    assert "up to 20 % of such answers decide something by chance" in said
+    alone = experiment(tmp_path / "alone")
+    said = _said(alone, record_of(alone, {}, {}))
+    assert "There are 2 comparisons" in said
+    assert "up to 5 % of such answers" in said
+
+
+def test_one_replicate_has_no_intervals(tmp_path: Path) -> None:
+    asked = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 1"))
+    said = _said(asked, record_of(asked, {}, {}))
+    assert "There is one replicate, so that nothing has an interval" in said
+    assert "Student's t" not in said
+    assert "each interval" not in said

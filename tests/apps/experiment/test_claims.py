@@ -11,6 +11,7 @@ import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import (
+    UNTIL_WRITTEN,
     Claim,
     Evidence,
     Judged,
@@ -28,8 +29,10 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
+from hyperslab.apps.experiment.claims.storage_tiers import NOTHING_HIDDEN, ONE_MOMENT
 from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.design import trials_of
+from hyperslab.apps.experiment.phases import CellPhases, Phases, Waits
 from hyperslab.apps.experiment.record import Record, append
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import SpecFile, find
@@ -207,20 +210,42 @@ def with_numbers(asked: Experiment, planted: Mapping[str, Mapping[str, float]]) 
 
 
 def test_the_barrier_of_a_bids_app(tmp_path: Path) -> None:
-    """Of time without anything to do, most is before the group level, or elsewhere."""
+    """Of time without anything to do, most is before the group level, or elsewhere; with intervals,
+    and which engine tells what.
+    """
     asked = Experiment.of(find(f"{DASK}/bids").load("quick"), tmp_path)
-    cells = ["baseline", *(f"engine {name}" for name in ENGINES)]
+    answer = answer_of(asked, record_of(asked, {}, {}))
 
-    def said(barrier_s: float, cells: Sequence[str] = cells) -> str:
-        planted = {"barrier_s": barrier_s, "overhead_s": 2.0, "idle_s": 8.0}
-        record = with_numbers(asked, dict.fromkeys(cells, planted))
-        return outcome(outcomes_of(asked, record), "lies at the barrier")
+    def said(barriers: Mapping[str, float]) -> Judged:
+        phases = [
+            CellPhases(one, waiting(barriers[str(one.cell.levels["engine"])]))
+            for one in answer.results
+            if str(one.cell.levels["engine"]) in barriers
+        ]
+        found = judged(PAPERS[DASK], [Finding(asked, dataclasses.replace(answer, phases=phases))])
+        (told,) = [told for claim, told in found if "lies at the barrier" in claim.text]
+        return told
 
-    assert said(9.0) == "reproduced"
-    assert said(1.0) == "refuted"
-    assert said(9.0, []) == "not tested", "records without barriers"
+    engines = [str(asked.loaded.spec.baseline["engine"]), *ENGINES]
+    assert said(dict.fromkeys(engines, 9.0)).outcome == "reproduced"
+    assert said(dict.fromkeys(engines, 1.0)).outcome == "refuted"
+    assert said({}).outcome == "not tested", "records without traces"
+    mixed = said({"dask-bag": 9.0, "spark": 3.0})
+    assert mixed.outcome == "in part"
+    assert mixed.evidence[1].startswith("Slots of dask-bag without anything")
+    assert "9 (8.75 to 9.25) at the barrier" in mixed.evidence[1]
+    assert mixed.evidence[1].endswith(": as the paper states.")
+    assert mixed.evidence[2].endswith(": open.")
     found = outcomes_of(asked, record_of(asked, {}, {}))
     assert outcome(found, "A BIDS App takes as long") == "reproduced"
+
+
+def waiting(barrier_s: float) -> list[Phases]:
+    """Trials of three replicates that wait so long at the barrier, and three seconds elsewhere."""
+    return [
+        Phases({}, None, None, replicate, waits=Waits(barrier_s + off, 3.0 - off))
+        for replicate, off in enumerate((-0.1, 0.0, 0.1), 1)
+    ]
 
 
 def test_a_bids_app_on_tiers(tmp_path: Path) -> None:
@@ -245,6 +270,17 @@ def test_a_partition_whose_blocks_sleep_tells_half(tmp_path: Path) -> None:
     assert outcome(outcomes(INCREMENTATION, {}, tmp_path, starts={}), "best number") == "refuted"
 
 
+def test_a_best_number_of_blocks_has_more_and_fewer_that_take_longer(tmp_path: Path) -> None:
+    """Where only more of them do, there is none on any engine, and none in part."""
+    prefixes = ["", *(f"engine {name}, " for name in ENGINES)]
+    more = {f"{engine}files 64": varied(2) for engine in prefixes}
+    found = outcomes(INCREMENTATION, more, tmp_path, starts={})
+    assert outcome(found, "best number of blocks") == "refuted"
+    noisy = {f"{engine}files 4": (0.3, 1.0, 4.0) for engine in prefixes}
+    found = outcomes(INCREMENTATION, more | noisy, tmp_path, starts={})
+    assert outcome(found, "best number of blocks") == "open", "whether fewer do is not known"
+
+
 def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
     asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
     seconds = {"dram": 1.0, "optane": 2.0, "ssd": 4.0, "isilon": 8.0}
@@ -256,6 +292,19 @@ def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
     assert outcome(found, "Memory is faster") == "by construction"
     found = outcomes_of(asked, record_of(asked, {}, {}, {}))
     assert outcome(found, "Memory is faster") == "refuted"
+
+
+def test_time_off_the_processor_may_be_less_than_nothing(tmp_path: Path) -> None:
+    """Of tasks that compute on several processors: a mean of what is cut at 0 would be too high."""
+    asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
+    times = {
+        one.cell.name: {"busy_s": 1.0, "cpu_s": 0.5 if one.cell.levels["tier"] == "isilon" else 1.1}
+        for one in trials_of(asked.loaded.spec)
+    }
+    answer = answer_of(asked, with_numbers(asked, times))
+    found = judged(PAPERS["storage-tiers"], [Finding(asked, answer)])
+    (told,) = [one for claim, one in found if claim.text.startswith("On a slow tier, tasks wait")]
+    assert any("as a share: -0.1 on dram and 0.5 on isilon" in text for text in told.evidence)
 
 
 def test_what_is_of_a_device_needs_the_device(tmp_path: Path) -> None:
@@ -296,6 +345,26 @@ def test_write_back_of_what_fits_and_of_more(tmp_path: Path) -> None:
     found = outcomes(spec, {}, tmp_path)
     assert outcome(found, "what fits, with nothing else") == "refuted"
     assert outcome(found, "more than fits, with nothing else") == "refuted"
+
+
+def test_write_back_may_pay_until_all_is_written(tmp_path: Path) -> None:
+    """And not until all is on storage, with nothing else to do: which the page says is so by
+    construction.
+    """
+    asked = Experiment.of(find("storage-tiers/write-back").load("quick"), tmp_path)
+    written = {
+        one.cell.name: {UNTIL_WRITTEN: 0.2 if one.cell.levels["tier"] == "back" else 1.0}
+        for one in trials_of(asked.loaded.spec)
+    }
+    record = with_numbers(asked, written)
+    found = judged(PAPERS["storage-tiers"], [Finding(asked, answer_of(asked, record))])
+    (told,) = [one for claim, one in found if "for what fits, with nothing else" in claim.text]
+    assert told.outcome == "by construction", "the tier was asked for that memory"
+    assert NOTHING_HIDDEN in told.evidence
+    assert ONE_MOMENT not in told.evidence
+    evidence = "\n".join(told.evidence)
+    assert "comparisons told: 1 as the paper states, 1 otherwise" in evidence
+    assert "\nUntil the last write into memory, tier back" in evidence
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_what_a_worker_costs_is_one_number_in_the_answer_and_in_the_verdict(
         (sentence,) = [one for one in answer.evidence if f"further worker of {engine} costs" in one]
         interval = sentence.partition("costs ")[2].partition(" of overhead")[0].replace(" s", "")
         (verdict,) = [one for one in told.evidence if f"worker, {engine}: " in one]
-        assert verdict.endswith(f": {interval}.")
+        assert verdict.endswith(f": {interval}: as the paper states.")
 
 
 def test_a_page_says_who_hands_blocks_over(tmp_path: Path) -> None:

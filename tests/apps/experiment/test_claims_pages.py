@@ -15,12 +15,23 @@ from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Outcome, outcome_of
 from hyperslab.apps.experiment.claims.dask_vs_spark import HANDED_OVER
 from hyperslab.apps.experiment.claims.page import HOW_JUDGED, PAPERS
+from hyperslab.apps.experiment.design import trials_of
+from hyperslab.apps.experiment.shipped import find
 
 FOLDER = Path(__file__).parents[3] / "docs" / "papers"
 MADE = ["dask-vs-spark", "h5spark", "spark-on-lustre", "storage-tiers"]
 "Papers whose pages are in the documentation."
 NOTHING = Evidence(Answer((), (), (), (), ()), 0.0)
-COUNTED = re.compile(r"(\d+) of (\d+) comparisons told: (\d+) as the paper states, (\d+) otherwise")
+COUNTED = re.compile(
+    r"(\d+) of (\d+) (?:comparison|engine)s told: (\d+) as the paper states, (\d+) otherwise"
+)
+TRIALS = re.compile(
+    r"Made by `[^`]* --scale (\w+) [^`]*`,"
+    r" of (?:[\d,]+ trials that were done, of )?([\d,]+) trials\."
+)
+"The scale of a page, and the number of its trials."
+CHANGED = re.compile(r"`([\w/-]+)` has (\d+) trials \((\d+) here\)")
+"A spec that has other trials now, with the number of those and of what the page has."
 OF_ALL = ("by construction", "not tested")
 "Outcomes that say more than the comparisons do."
 CAVEATS = {"reproduced": "in part", "refuted": "refuted in part"}
@@ -41,8 +52,12 @@ def _claims(text: str) -> tuple[str, dict[str, str]]:
 
 def _rows(table: str) -> list[list[str]]:
     """Rows of a table of Markdown below its head."""
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+    return _rows_with_head(table)[1:]
+
+
+def _rows_with_head(table: str) -> list[list[str]]:
+    head, _, *lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (head, *lines)]
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -51,6 +66,22 @@ def test_a_page_has_the_claims_of_the_code(name: str) -> None:
     stated = [claim.text for claim in PAPERS[name].claims]
     assert [row[0] for row in _rows(table)] == [text.replace("|", "/") for text in stated]
     assert list(sections) == stated
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_page_has_the_trials_of_its_specs_or_says_what_has_changed(name: str) -> None:
+    """In numbers, spec by spec: the command on a page whose specs have changed makes another."""
+    text = _text(name)
+    (made,) = TRIALS.findall(text)
+    scale, asked = made
+    now = {spec: len(trials_of(find(spec).load(scale).spec)) for spec in PAPERS[name].specs}
+    changed = {spec: (int(trials), int(here)) for spec, trials, here in CHANGED.findall(text)}
+    assert {spec: now[spec] for spec in changed} == {
+        spec: trials for spec, (trials, _) in changed.items()
+    }
+    here = {spec: there for spec, (_, there) in changed.items() if there != now[spec]}
+    assert here.keys() == changed.keys()
+    assert sum({**now, **here}.values()) == int(asked.replace(",", ""))
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -73,6 +104,16 @@ def _fixed(claim: Claim) -> Iterator[str]:
         yield from (f"- {text}" for text in found.evidence)
     if "2 GiB" in claim.text:
         yield f"- {HANDED_OVER}"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_a_tier_was_asked_to_be_is_by_construction(name: str) -> None:
+    head, *rows = _rows_with_head(_claims(_text(name))[0])
+    column = head.index("emulated tiers")
+    asked_for = {claim.text for claim in PAPERS[name].claims if claim.is_asked_for}
+    found = [row for row in rows if row[0] in asked_for and row[column]]
+    assert found
+    assert not {row[1] for row in found} & {"reproduced", "in part"}
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -40,6 +40,9 @@ def test_what_is_alike_everywhere_is_said_in_numbers(tmp_path: Path) -> None:
     assert "delay, at other values: of 1 comparison 1 as here, 0 open." in found
     noisy = _decided(tmp_path, {BOTH: (0.3, 1.0, 4.0)})
     assert "delay, at other values: of 1 comparison 0 as here, 1 open." in noisy
+    noise = (0.3, 1.0, 4.0)
+    nowhere = _decided(tmp_path, {"delay 0.01": noise, "iterations 2": noise})
+    assert "delay, at other values: of 1 comparison 0 told, 1 open, as it is here." in nowhere
 
 
 def test_a_spec_that_varies_nothing_says_so(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.comparison import results_of
 from hyperslab.apps.experiment.design import cells_of, chosen, trials_of
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find
 from hyperslab.errors import UsageError
-from tests.apps.experiment.specs import TEXT, loaded
+from tests.apps.experiment.specs import TEXT, loaded, record_of
 from tests.system.end_to_end.command import call
 
 GRID = TEXT + '\n[grid]\nengine = ["threads", "processes"]\n'
@@ -51,6 +53,20 @@ def test_a_grid_is_crossed_with_what_is_varied() -> None:
     assert cells[4].name == "engine threads, iterations 2"
     full = TEXT.replace("[vary]", "[grid]")
     assert len(cells_of(loaded(full).spec)) == 4
+
+
+def test_a_share_of_the_processors_is_told_in_workers(tmp_path: Path) -> None:
+    """Of the machine that trials ran on, wherever they are looked at."""
+    text = TEXT.replace("delay = 0\n", 'delay = 0\nworkers = "0.25x"\n')
+    asked = Experiment.of(loaded(text.replace("delay = [0.01]", 'workers = ["1x"]')), tmp_path)
+    answer = answer_of(asked, record_of(asked, {}, {"processors": 2}))
+    one, two = "0.25x (1 worker)", "1x (2 workers)"
+    assert [result.cell.name for result in answer.results][-1] == f"workers {two}"
+    assert answer.results[0].cell.shown("workers") == one
+    told = f"workers, at iterations 1: {two} and {one} are equivalent (within 10 %)."
+    assert told in answer.decision
+    on_many = results_of(asked.cells, record_of(asked, {}, {"processors": 96}))
+    assert on_many[0].cell.shown("workers") == "0.25x (24 workers)"
 
 
 def test_a_level_of_the_baseline_makes_no_cell_of_its_own() -> None:

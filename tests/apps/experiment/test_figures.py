@@ -46,6 +46,7 @@ def test_the_files_of_an_experiment(tmp_path: Path) -> None:
     tables = (tmp_path / "figures" / "tables.md").read_text()
     assert "| iterations 2 | 2.00 s ± 0.0 s | 3 |" in tables
     assert "| iterations 2 | baseline | 3 | 2.00 x (2 to 2) | slower |" in tables
+    assert "Each verdict is that of one comparison alone" in tables
     for path in files[2:]:
         texts = [one.text for one in ET.parse(path).iter() if one.tag.endswith("text")]
         assert {"baseline", "iterations 2", "delay 0.01"} <= set(texts)

@@ -51,6 +51,23 @@ def test_the_first_task_of_each_slot_is_told_from_later_ones() -> None:
     assert kinds_of([CellPhases(_cell().result, [found])]) == ["open", "read", "compute"]
 
 
+def test_waits_until_the_last_level_begins() -> None:
+    """Of slots from ready (0) to the group's begin (100): at the barrier 30 and 60, elsewhere 10
+    before a first task; the slot that has none of the group waits for nothing from then on.
+    """
+    spans = [
+        _span(0, "a/w0/t0", "compute", 0, 30),
+        _span(1, "a/w0/t0", "compute", 30, 70),
+        _span(2, "a/w1/t0", "compute", 10, 40),
+        _span(3, "a/w1/t0", "compute", 100, 500),
+    ]
+    slots = ["a/w0/t0", "a/w1/t0"]
+    meta = {"ready_ns": 0, "levels": [("participant", 3), ("group", 1)]}
+    assert phases_of(Trace(spans, slots, meta=meta)).waits == pytest.approx((0.09, 0.01))
+    assert phases_of(Trace(spans, slots)).waits is None, "no levels"
+    assert phases_of(Trace(spans[:3], slots, meta=meta)).waits is None, "no group"
+
+
 def test_a_trace_without_tasks_has_no_phases() -> None:
     found = phases_of(Trace([], ["a/w0/t0"]))
     assert (found.seconds, found.first_read_s, found.later_read_s) == ({}, None, None)

@@ -87,7 +87,11 @@ def test_at_another_scale_numbers_are_joined_by_their_distance_from_the_baseline
     one = _at(found, engine="dask-bag", delay=16)
     assert one.result
     assert one.result.cell.levels["delay"] == 0.8
-    assert _at(found, workers=4).result == _at(found, workers=1).result
+    four = _at(found, workers=4).result
+    assert four
+    assert four.cell.levels["workers"] == 1, "half as many as at the baseline, there and here"
+    assert _at(found, workers=1).result is None, "an eighth there, and nothing like it here"
+    assert _at(found, iterations=1).result is None
     smoke = beside(published.tables[0], _results("dask-vs-spark/incrementation", "smoke"))
     missing = _at(smoke, engine="dask-bag")
     assert missing.result is None
@@ -108,7 +112,16 @@ def test_a_load_that_was_not_done_limits_ratios_from_one_side() -> None:
 
 @pytest.mark.parametrize(
     ("level", "tried", "found"),
-    [(4, [1, 2, 4], 1), (16, [1, 2, 4], 4), (8, [1, 2], 2), (4, [2, 4], None), (4, [], None)],
+    [
+        (4, [1, 2, 4], 1),
+        (16, [1, 2, 4], 4),
+        (8, [1, 2], 2),
+        (4, [2, 4], None),
+        (4, [], None),
+        (24, [2, 4], 4),
+        (25, [2, 4], None),
+        (1, [1, 2, 4], None),
+    ],
 )
 def test_a_number_is_matched_on_its_own_side(
     level: int, tried: list[int], found: int | None
@@ -119,4 +132,5 @@ def test_a_number_is_matched_on_its_own_side(
 def test_words_are_matched_by_themselves() -> None:
     assert matching("spark", "dask", ["spark"], "processes") == "spark"
     assert matching("spark", "dask", ["dask"], "processes") is None
-    assert matching(0.5, 4, [0, 0.2], 0.2) == 0
+    assert matching(0, 4, [0, 0.2], 0.2) == 0
+    assert matching(0.5, 4, [0, 0.2], 0.2) is None

@@ -14,6 +14,7 @@ from hyperslab.connectors.spark.whole_files import garbage_s
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import UsageError
 from hyperslab.report.summary import Summary
+from tests.apps.experiment.syncing import waited_for
 
 
 def make_images(folder: Path) -> list[Path]:
@@ -34,7 +35,9 @@ def make_images(folder: Path) -> list[Path]:
 def test_values_places_and_records(tmp_path: Path, sc: Any) -> None:
     images = make_images(tmp_path)
     waited_s = garbage_s(sc)
-    folder = increment_files(sc, images, tmp_path / "out", iterations=3)
+    with waited_for() as on_storage:
+        folder = increment_files(sc, images, tmp_path / "out", iterations=3)
+    assert {tmp_path / "out" / path.name for path in images} <= set(on_storage)
     for path in images:
         was: Any = nib.load(path)
         found: Any = nib.load(tmp_path / "out" / path.name)

@@ -379,6 +379,7 @@ import hyperslab.storage.emulation.making
 from hyperslab.cli import document, emulation
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.mounts import file_system
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 os.chdir({str(folder)!r})
 os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
@@ -402,11 +403,14 @@ def test_users_make_tiers_without_root(as_nobody: Path) -> None:
 made = emulate("throttled", Path("tier"), Settings(bandwidth=20e6), tolerance=0.5)
 Path("tier/a").write_text("x")
 print(os.stat("tier/a").st_uid, os.stat("tier").st_dev != os.stat(".").st_dev)
+print(file_system("tier"))
 emulation.list_()
 emulation.remove([Path("tier")])
 print(Path("tier/a").read_text())
 """
-    owner, listed, served, removed, read = _tell_as_nobody(as_nobody, code).splitlines()
+    told = _tell_as_nobody(as_nobody, code).splitlines()
+    owner, kind, listed, served, removed, read = told
+    assert kind == "fuse.hyperslab-throttled"
     assert owner == f"{NOBODY} True"
     assert listed == f"{as_nobody}/tier: throttled, bandwidth 20.0 MB/s"
     assert served.startswith("  mounted: served")

@@ -59,5 +59,10 @@ def test_the_command_names_it(in_memory: Path, capsys: pytest.CaptureFixture[str
         assert status(["tiers", str(in_memory)]) == 0
         titles, row, sentence = capsys.readouterr().out.splitlines()
         assert titles.split()[:3] == ["kind", "path", "file"]
-        assert row.split()[:4] == ["emulated", str(in_memory), "fuse", "throttled"]
+        assert row.split()[:4] == [
+            "emulated",
+            str(in_memory),
+            "fuse.hyperslab-throttled",
+            "throttled",
+        ]
         assert "bandwidth 50.0 MB/s" in sentence

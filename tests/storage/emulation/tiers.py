@@ -61,13 +61,13 @@ def status(argv: list[str]) -> object:
 
 @contextmanager
 def mounted(
-    directory: Path, settings: Settings, backing: Path | None = None
+    directory: Path, settings: Settings, backing: Path | None = None, kind: str = "throttled"
 ) -> Iterator[Emulation]:
     """A tier that nobody has measured, in a directory that is there."""
     require_program()
     emulation = Emulation(
         name=os.urandom(4).hex(),
-        kind="throttled",
+        kind=kind,
         directory=str(directory),
         backing=str(backing or directory),
         settings=settings,

@@ -21,7 +21,7 @@ from hyperslab.apps.experiment.shipped import find
 from hyperslab.report.summary import Summary
 from tests.campaign import shim
 from tests.campaign.shim import Rule
-from tests.repetitions import few, repeats
+from tests.repetitions import few
 from tests.system.clusters.required import required
 from tests.system.faults.command import await_that, command, hyperslab, program, running
 from tests.system.faults.disk import small_disk
@@ -276,7 +276,6 @@ def test_half_a_line_is_a_trial_that_is_run_again(tmp_path: Path) -> None:
     assert "<td>warm-up 1</td>" in (out / "report.html").read_text()
 
 
-@repeats("a full disk: test_disk.py; what has failed or is half a line is run again: above")
 def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     """What cannot fit is refused before anything begins; a trial that fills the disk has failed,
     and is run again where that is asked for.

@@ -21,6 +21,7 @@ from hyperslab.apps.experiment.comparison import (
     results_of,
 )
 from hyperslab.apps.experiment.decisions import NOTHING_VARIED, decisions
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.looks import looks_of
 from hyperslab.apps.experiment.phases import CellPhases, cell_phases
@@ -72,7 +73,10 @@ def _answer(experiment: Experiment, record: Record, looks: Sequence[int]) -> Ans
     comparisons = Compared()
     if spec.is_timed:
         comparisons = Compared.of(results, spec)
-    decision = list(_decision(results, spec, comparisons))
+    engines = Compared()
+    if spec.is_timed:
+        engines = Compared.of(results, spec, WITHOUT_START).of_factor("engine")
+    decision = list(_decision(results, spec, comparisons, engines))
     evidence = [
         _evidence(one, other, spec.replicates)
         for one, other in zip(comparisons.direct, comparisons.together, strict=True)
@@ -89,7 +93,7 @@ def _answer(experiment: Experiment, record: Record, looks: Sequence[int]) -> Ans
     ]
     found = comparisons.all
     certainty = [
-        *certainty_of(experiment, record, len(found), looks),
+        *certainty_of(experiment, record, [*comparisons.groups, *engines.groups], looks),
         *emulated(experiment, known),
         "All of it is about this machine, this source and these versions.",
     ]
@@ -124,6 +128,12 @@ class Compared:
         return Compared(direct, elsewhere, jointly(direct), jointly(elsewhere))
 
     @property
+    def groups(self) -> list[int]:
+        """Numbers of comparisons that are decided together, of those that have any pairs."""
+        known = [[one for one in own if one.pairs] for own in (self.direct, self.elsewhere)]
+        return [len(own) for own in known if own]
+
+    @property
     def all(self) -> list[Comparison]:
         """All of them, each for itself, with the replicates that would tell among all."""
         alone = [*self.direct, *self.elsewhere]
@@ -131,28 +141,26 @@ class Compared:
         return [replace(one, needed=other.needed) for one, other in zip(alone, among, strict=True)]
 
 
-def _decision(results: Sequence[CellResult], spec: Spec, comparisons: Compared) -> Iterator[str]:
-    """What to choose of each factor, or why nothing is said."""
+def _decision(
+    results: Sequence[CellResult], spec: Spec, comparisons: Compared, engines: Compared
+) -> Iterator[str]:
+    """What to choose of each factor, or why nothing is said; of engines also where their start does
+    not count, as in runs that are long enough.
+    """
     if not spec.is_timed:
         yield "Times tell nothing here: a cluster is watched for as long as was asked for."
         return
     if len(results) == 1:
         yield NOTHING_VARIED
         return
+    without = "without the start of engines"
     found = [
         *decisions(results, comparisons.together, comparisons.others, spec.margin),
-        *_without_start(results, spec),
+        *decisions(results, engines.together, engines.others, spec.margin, without),
     ]
     yield from found
     if not found:
         yield "Nothing can be said yet: no trial of a cell and of its reference is done."
-
-
-def _without_start(results: Sequence[CellResult], spec: Spec) -> Iterator[str]:
-    """What to choose of engines whose start does not count, as in runs that are long enough."""
-    engines = Compared.of(results, spec, WITHOUT_START).of_factor("engine")
-    without = "without the start of engines"
-    yield from decisions(results, engines.together, engines.others, spec.margin, without)
 
 
 def _expected(
@@ -168,11 +176,11 @@ def _expected(
     return expected_of(results, known, _surroundings(experiment), sessions, phases)
 
 
-def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
-    """Where the trials of each cell run, by its name."""
+def _surroundings(experiment: Experiment) -> dict[Key, Surroundings]:
+    """Where the trials of each cell run, by its key."""
     settings = zip(experiment.cells, experiment.settings(experiment.cells), strict=True)
     return {
-        cell.name: Surroundings(
+        cell.key: Surroundings(
             *experiment.inputs.places(setting),
             len(processors_of(setting.processors)),
             setting.program,

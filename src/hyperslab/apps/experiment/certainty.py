@@ -18,9 +18,11 @@ REASONS_TOLD = 3
 
 
 def certainty(
-    experiment: Experiment, record: Record, comparisons: int, looks: Sequence[int]
+    experiment: Experiment, record: Record, groups: Sequence[int], looks: Sequence[int]
 ) -> Iterator[str]:
-    """What is missing, what went wrong, and what the intervals mean."""
+    """What is missing, what went wrong, and what the intervals mean. `groups` are the numbers of
+    comparisons that are decided together.
+    """
     counted = record.counted()
     yield from _missing(experiment, record)
     yield from _failures(counted)
@@ -41,7 +43,7 @@ def certainty(
             f"Damaged in the record: {show_count(record.damaged, 'line')}, of which is not known"
             " what stood there."
         )
-    yield from _tests(experiment, comparisons, looks)
+    yield from _tests(experiment, groups, looks)
 
 
 def _missing(experiment: Experiment, record: Record) -> Iterator[str]:
@@ -85,20 +87,28 @@ def _without_folders(experiment: Experiment, counted: Sequence[Attempt]) -> Iter
         )
 
 
-def _tests(experiment: Experiment, comparisons: int, looks: Sequence[int]) -> Iterator[str]:
+def _tests(experiment: Experiment, groups: Sequence[int], looks: Sequence[int]) -> Iterator[str]:
     """What intervals and tests mean."""
     spec = experiment.loaded.spec
+    if spec.replicates == 1:
+        yield "There is one replicate, so that nothing has an interval, and no time is compared."
+        return
     replicates = show_count(spec.replicates, "replicate")
     yield (
         f"Intervals are Student's t at 95 % over {replicates}, of ratios by the logarithms of"
         f" pairs of the same replicate; equivalence is tested by two one-sided tests at"
         f" {_percent(level())} (Schuirmann 1987) with a margin of {show_share(spec.margin)}."
     )
-    if comparisons > 1:
+    if sum(groups) > 1:
+        listed = show_list([str(comparisons) for comparisons in groups])
+        names = "with the baseline, and at other values"
+        if len(groups) > 2:
+            names += ", and of engines again without their start"
         yield (
-            f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
-            " misses the true ratio. What is decided allows for the number of comparisons with the"
-            " baseline, and for that of the others (Holm 1979)."
+            f"There are {sum(groups)} comparisons, and each interval is for itself: one in twenty"
+            " misses the true ratio. What is decided allows for the number of comparisons of its"
+            f" group (Holm 1979): {listed}, {names}. Where nothing differs, up to"
+            f" {_percent(len(groups) * level())} of such answers decide something by chance."
         )
     if len(looks) > 1:
         yield (

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from hyperslab.apps.experiment.design import Cell, key_of
+from hyperslab.apps.experiment.design import Cell, key_of, on_machines
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
 from hyperslab.apps.experiment.record import Attempt, Record
@@ -206,7 +206,10 @@ def results_of(cells: Sequence[Cell], record: Record) -> list[CellResult]:
 
 
 def _result(cell: Cell, record: Record, machines: Mapping[int, int]) -> CellResult:
-    result = CellResult(cell, record.of_cell(cell), None, machines)
+    attempts = record.of_cell(cell)
+    if found := record.processors(attempts):
+        cell = on_machines(cell, found)
+    result = CellResult(cell, attempts, None, machines)
     values = list(result.by_replicate().values())
     if not values:
         return result

@@ -137,7 +137,11 @@ def _elsewhere(head: str, own: Sequence[Comparison], others: Sequence[Comparison
         clauses.append(f"{len(more)} more come out otherwise, too")
     alike = len(told) - len(otherwise)
     left = len(known) - len(told)
-    clauses.append(f"of {show_count(len(known), 'comparison')} {alike} as here, {left} open")
+    count = f"of {show_count(len(known), 'comparison')}"
+    if any(verdict in TOLD for verdict in here.values()):
+        clauses.append(f"{count} {alike} as here, {left} open")
+    else:
+        clauses.append(f"{count} {len(told)} told, {left} open, as it is here")
     yield f"{head}, at other values: {'; '.join(clauses)}."
 
 

@@ -6,15 +6,16 @@ import itertools
 import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.factors import Level, workers_on
 from hyperslab.apps.experiment.named import is_emulated
 from hyperslab.apps.experiment.spec import Loaded, Spec
 from hyperslab.errors import UsageError, suggest
+from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import Mistake
-from hyperslab.units import show_list
+from hyperslab.units import show_count, show_list
 
 Key = tuple[tuple[str, Level], ...]
 """The levels of a cell, by which it is told from others, by the names of factors: in which order a
@@ -40,6 +41,10 @@ class Cell:
     "Factors that are not at the baseline's level."
     emulated: tuple[str, ...] = ()
     "Factors whose level is an emulated tier."
+    workers: tuple[int, ...] = ()
+    """Numbers that a share of the processors, such as 0.25x, comes to on machines of its trials;
+    none where workers are no share.
+    """
 
     @property
     def key(self) -> Key:
@@ -55,11 +60,29 @@ class Cell:
         return words
 
     def shown(self, factor: str) -> str:
-        """Level of a factor, in words that say whether it is an emulated tier."""
+        """Level of a factor, in words that say whether it is an emulated tier, and what a share of
+        the processors comes to.
+        """
         level = str(self.levels[factor])
+        if factor == "workers" and self.workers:
+            return f"{level} ({_show_workers(self.workers)})"
         if factor in self.emulated:
             return f"{level} (emulated)"
         return level
+
+
+def _show_workers(numbers: Sequence[int]) -> str:
+    *fewer, most = sorted(numbers)
+    return " or ".join([*map(str, fewer), show_count(most, "worker")])
+
+
+def on_machines(cell: Cell, processors: Collection[int]) -> Cell:
+    """A cell whose trials run on machines of so many processors."""
+    level = cell.levels.get("workers")
+    if not isinstance(level, str):
+        return cell
+    found = {workers_on(number, level) for number in processors}
+    return replace(cell, workers=tuple(sorted(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +103,14 @@ class Trial:
 
 def cells_of(spec: Spec) -> list[Cell]:
     """All cells, the baseline first: at each point of the grid the baseline, and every level of
-    every varied factor alone.
+    every varied factor alone; as they are on this machine.
     """
     found: dict[Key, Cell] = {}
+    here = [Host.here().cpus]
     for levels in _levels(spec):
         changed = [name for name, level in levels.items() if level != spec.baseline[name]]
         emulated = [name for name, level in levels.items() if is_emulated(spec.tiers, level)]
-        cell = Cell(levels, tuple(changed), tuple(emulated))
+        cell = on_machines(Cell(levels, tuple(changed), tuple(emulated)), here)
         found.setdefault(cell.key, cell)
     return list(found.values())
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.model import (
     PROCESSORS,
     SLOTS,
@@ -34,6 +35,8 @@ NEEDED = (
     "overhead_s",
 )
 "Fields of the summary without which there is no model."
+EXPLAINED = 0.8
+"Share of the time without the start of the engine for which a medium is busy that is waited for."
 
 
 class Surroundings(NamedTuple):
@@ -63,26 +66,44 @@ class Expected:
     "Path that it writes to."
 
     @property
-    def waits_for_storage(self) -> bool:
-        """Whether storage binds, and neither slots nor processors do."""
+    def storage_binds(self) -> bool:
+        """Whether a medium is busy longest, and neither slots nor processors are."""
         return self.model.bound.binding not in (SLOTS, PROCESSORS)
+
+    @property
+    def explained(self) -> float:
+        """Share of the makespan without the start of the engine for which what binds is busy."""
+        bound = self.model.bound
+        startup_s = bound.terms[0].seconds or 0.0
+        (busy_s,) = (one.seconds for one in self.model.resources if one.name == bound.binding)
+        run_s = bound.measured_s - startup_s
+        if run_s <= 0:
+            return 0.0
+        return busy_s / run_s
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether storage binds, and explains most of the time: what is busy longest may be so for
+        little of a run that waits for its engine.
+        """
+        return self.storage_binds and self.explained >= EXPLAINED
 
 
 def expected_of(
     results: Sequence[CellResult],
     places: Mapping[str, Known],
-    surroundings: Mapping[str, Surroundings],
+    surroundings: Mapping[Key, Surroundings],
     sessions: Sequence[Session],
     phases: Sequence[CellPhases] = (),
 ) -> list[Expected]:
     """The model of every cell that has a trial with all numbers, by the surroundings of each cell,
-    which are listed by its name. Of intermediate results that lie elsewhere the phases of its
+    which are listed by its key. Of intermediate results that lie elsewhere the phases of its
     trials say how many bytes they have; without these there is no model.
     """
     by_key = {one.result.cell.key: one for one in phases}
     found = []
     for result in results:
-        around = surroundings[result.cell.name]
+        around = surroundings[result.cell.key]
         use = use_of(result.done, sessions, around.processors)
         if use is None:
             continue

@@ -193,8 +193,13 @@ def engine(setting: Setting, level: str) -> Setting:
 def workers(setting: Setting, level: int | str) -> Setting:
     """What --workers says."""
     if isinstance(level, str):
-        level = max(1, round(float(level.removesuffix("x")) * Host.here().cpus))
+        level = workers_on(Host.here().cpus, level)
     return setting.with_flag("--workers", level)
+
+
+def workers_on(processors: int, share: str) -> int:
+    """The number of workers that a share of so many processors, such as 0.25x, comes to."""
+    return max(1, round(float(share.removesuffix("x")) * processors))
 
 
 @factor("threads", Count, "Tasks at a time per worker.")

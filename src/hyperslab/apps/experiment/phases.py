@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.directory import ExperimentDirectory
@@ -20,7 +21,8 @@ from hyperslab.apps.experiment.intervals import ratio_of
 from hyperslab.apps.experiment.setting import READ_BEFORE
 from hyperslab.apps.experiment.shown import is_apart, show_interval
 from hyperslab.apps.experiment.significance import differs_p, holm, is_told
-from hyperslab.report.summary import lanes
+from hyperslab.report.levels import barriers_ns, levels_of
+from hyperslab.report.summary import lanes, own_pieces, window
 from hyperslab.trace import NO_TASK, Span, Trace
 
 READS = ("open", "read")
@@ -28,6 +30,16 @@ TURNS = ("stagger", "readers_per_device")
 "Factors by which slots wait before they read; 0: they do not."
 ORDER = ("open", "read", "compute", "write")
 "Kinds that come first in tables."
+
+
+class Waits(NamedTuple):
+    """Seconds of all slots in which they had nothing to do, until the last level begins: a slot
+    that is left without a task of that one waits for nothing.
+    """
+
+    barrier_s: float
+    "Time between the levels."
+    elsewhere_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,8 @@ class Phases:
     "Bytes that functions read themselves, while they computed."
     own_written_nbytes: int = 0
     "Bytes that functions wrote themselves, while they computed."
+    waits: Waits | None = None
+    "Where slots had nothing to do; None where no task waits for all others."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,8 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
     first: list[float] = []
     later: list[float] = []
     moved = {"read": 0, "write": 0}
-    for spans in lanes(trace).values():
+    by_slot = lanes(trace)
+    for spans in by_slot.values():
         own = [span for span in spans if span.task != NO_TASK and not span.lost]
         for span in own:
             seconds[span.kind] = seconds.get(span.kind, 0.0) + _seconds(span)
@@ -84,7 +99,26 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
             moved[span.kind] += span.nbytes
     means = {kind: total / len(tasks) for kind, total in seconds.items()}
     bounds = (_mean(first), _mean(later))
-    return Phases(means, *bounds, replicate, moved["read"], moved["write"])
+    waits = _waits(trace, by_slot)
+    return Phases(means, *bounds, replicate, moved["read"], moved["write"], waits)
+
+
+def _waits(trace: Trace, by_slot: Mapping[str, Sequence[Span]]) -> Waits | None:
+    levels = levels_of(trace)
+    last = [span.start_ns for span in trace.spans if levels and span.task in levels[-1].tasks]
+    if len(levels) < 2 or not last:
+        return None
+    ready_ns = window(trace).ready_ns
+    begin_ns = min(last)
+    free_ns = sum(_free_ns(spans, ready_ns, begin_ns) for spans in by_slot.values())
+    barrier_ns = barriers_ns(by_slot, levels, ready_ns)
+    return Waits(barrier_ns / 1e9, (free_ns - barrier_ns) / 1e9)
+
+
+def _free_ns(spans: Sequence[Span], begin_ns: int, end_ns: int) -> int:
+    """Time between two moments in which a slot has no task."""
+    pieces = [min(end, end_ns) - max(start, begin_ns) for _, start, end in own_pieces(spans)]
+    return end_ns - begin_ns - sum(piece for piece in pieces if piece > 0)
 
 
 def _within(spans: Sequence[Span]) -> Iterator[Span]:

@@ -2,8 +2,9 @@
 
 Times of other machines and other sizes compare with nothing; how much longer one level takes than
 another may. A published row is joined to the cell with the same names of engines, tiers and
-workloads, and, of a number, with the level that is as far from the baseline: 4 of 8 workers beside
-1 of 2. Both levels are told, as they need not be as far.
+workloads, and, of a number, with the level that is as far from the baseline, or nearly so: 4 of 8
+workers beside 1 of 2. Both levels are told, as they need not be quite as far. A level that is
+further than `TOLERANCE` from all that were tried is joined to none.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.plan.mistakes import Table
 
+TOLERANCE = 1.5
+"Factor by which distances of joined levels from their baselines may differ."
+ROUNDING = 1e-9
+"What logarithms may be off by."
 Positive = Annotated[float, Field(gt=0)]
 Levels = dict[str, str | int | float]
 
@@ -178,8 +183,8 @@ def _joined(
 
 def matching(level: Level, base: Level, tried: Sequence[Level], own_base: Level) -> Level | None:
     """The level of those tried that is to the own baseline what a published level is to its own:
-    the same word; of numbers the nearest ratio on the same side of the baseline. None: there is
-    none.
+    the same word; of numbers the nearest ratio on the same side of the baseline, within the
+    tolerance. None: there is none.
     """
     if not _is_number(level) or not _is_number(base) or not _is_number(own_base):
         return level if level in tried else None
@@ -188,11 +193,20 @@ def matching(level: Level, base: Level, tried: Sequence[Level], own_base: Level)
     wanted = _distance(level, base)
     far = {one: _distance(one, own_base) for one in tried if _is_number(one)}
     sided = [one for one, distance in far.items() if distance * wanted > 0]
-    return min(sided, key=lambda one: abs(far[one] - wanted), default=None)
+    apart = {one: _apart(far[one], wanted) for one in sided}
+    alike = [one for one in sided if apart[one] <= math.log(TOLERANCE) + ROUNDING]
+    return min(alike, key=lambda one: apart[one], default=None)
 
 
 def _is_number(level: Level) -> bool:
     return isinstance(level, int | float) and not isinstance(level, bool)
+
+
+def _apart(one: float, other: float) -> float:
+    """How much two distances differ; two that nothing measures, not at all."""
+    if one == other:
+        return 0.0
+    return abs(one - other)
 
 
 def _distance(level: Level, base: Level) -> float:

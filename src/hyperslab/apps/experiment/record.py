@@ -93,6 +93,14 @@ class Record:
     by_trial: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
     "Attempts at each trial, by its number; no warm-ups."
 
+    def processors(self, attempts: Sequence[Attempt]) -> set[int]:
+        """Numbers of processors of the machines on which attempts were made, as far as they are
+        known.
+        """
+        sessions = {one.session for one in attempts}
+        found = [one.machine.get("processors") for one in self.sessions if one.number in sessions]
+        return {int(number) for number in found if number}
+
     def require_cells_of(self, trials: Sequence[Trial], root: Path) -> None:
         """Raise UsageError for an attempt at a trial of other levels than the spec has for it."""
         own = {trial.number: trial.cell.key for trial in trials}

@@ -41,8 +41,12 @@ def comparisons_sheet(answer: Answer) -> Sheet:
         for one in answer.comparisons
         if one.ratio is not None
     ]
-    columns = ("cell", "beside", "pairs", "ratio of makespans (95 % interval)", "verdict")
-    return Sheet("Comparisons, one factor at a time", columns, rows)
+    columns = ("cell", "beside", "pairs", "ratio of makespans (95 % interval)", "alone")
+    hint = (
+        "Each verdict is that of one comparison alone: among so many, some are chance. What is"
+        " decided allows for their number."
+    )
+    return Sheet("Comparisons, one factor at a time", columns, rows, hint)
 
 
 def sessions_sheet(record: Record) -> Sheet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hyperslab.storage.mounts import Mount
 
 SOURCE = "hyperslab-"
-"Name of the source of every mount, before that of the tier."
+"Name of the source of every mount, before that of the tier; of its type, before its kind."
 
 
 def is_emulated(mount: Mount) -> bool:

@@ -71,6 +71,7 @@ def command(emulation: Emulation, has_lifeline: bool = False) -> list[str]:
         emulation.directory,
         *options(emulation.settings),
         *("--name", emulation.source),
+        *("--type", emulation.subtype),
         *("--control", f"{emulation.name}.sock"),
         *("--allow-other", allow_other),
         *lifeline,

@@ -61,6 +61,11 @@ class Emulation:
         """Source of its mount, as the kernel names it."""
         return SOURCE + self.name
 
+    @property
+    def subtype(self) -> str:
+        """Type of its mount, after that of FUSE: which kinds are of one machine, `mounts` knows."""
+        return SOURCE + self.kind
+
     def as_json(self) -> dict[str, Any]:
         """Record as JSON has it; `from_json` reads it back."""
         return asdict(self)

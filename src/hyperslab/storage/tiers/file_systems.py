@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hyperslab.storage.mounts import file_system
+from hyperslab.storage.mounts import OF_ONE_MACHINE, file_system, is_fuse
 
 if TYPE_CHECKING:
     from hyperslab.storage.tiers.tier import Kind
@@ -60,7 +60,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     )
 )
 """Types, as the kernel names them, whose pages several machines may hold; those of FUSE may be, and
-count.
+count, but for emulated devices of one machine.
 """
 LOCAL_FILE_SYSTEMS = frozenset(
     (
@@ -103,11 +103,6 @@ FUSE_OF_OBJECTS = frozenset(
 "Objects of a store as files."
 
 
-def is_fuse(kind: str) -> bool:
-    """Whether files of a type are served by a program; fuseblk has a block device below."""
-    return kind == "fuse" or kind.startswith("fuse.")
-
-
 def kind_without_disk(kind: str) -> Kind:
     """Kind of a tier whose file system is of this type and has no block device."""
     if kind in IN_MEMORY:
@@ -128,6 +123,8 @@ def kind_without_disk(kind: str) -> Kind:
 def network_file_system(path: str) -> str:
     """The type of the network file system that a path is, or will be, on; '' for a local one."""
     kind = file_system(path)
+    if kind in OF_ONE_MACHINE:
+        return ""
     if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse"):
         return kind
     return ""

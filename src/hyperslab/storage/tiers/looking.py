@@ -21,7 +21,7 @@ from typing import Any
 from hyperslab.machine.host import Host
 from hyperslab.redaction import redact
 from hyperslab.storage.location import is_remote, local_path, scheme, text_of
-from hyperslab.storage.mounts import ROOT, Mount, mount_of, mounts, nearest
+from hyperslab.storage.mounts import ROOT, Mount, is_fuse, mount_of, mounts, nearest
 from hyperslab.storage.tiers import disks, writeback
 from hyperslab.storage.tiers.file_systems import (
     IN_MEMORY,
@@ -29,7 +29,6 @@ from hyperslab.storage.tiers.file_systems import (
     NETWORK_FILE_SYSTEMS,
     OF_CLUSTERS,
     OF_VIRTUAL_MACHINES,
-    is_fuse,
 )
 from hyperslab.storage.tiers.media import Medium, medium_of, unreachable
 from hyperslab.storage.tiers.tier import Emulated, Tier

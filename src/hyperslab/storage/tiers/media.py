@@ -10,14 +10,13 @@ from pathlib import Path
 
 from hyperslab.redaction import redact
 from hyperslab.storage.emulation.mounted import is_emulated
-from hyperslab.storage.mounts import ROOT, Mount
+from hyperslab.storage.mounts import ROOT, Mount, is_fuse
 from hyperslab.storage.tiers import disks
 from hyperslab.storage.tiers.disks import Below
 from hyperslab.storage.tiers.file_systems import (
     OF_KERNEL,
     OF_SEVERAL_DISKS,
     OF_VIRTUAL_MACHINES,
-    is_fuse,
     kind_without_disk,
 )
 from hyperslab.storage.tiers.tier import Emulated, Kind, Tier

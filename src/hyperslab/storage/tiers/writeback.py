@@ -11,8 +11,8 @@ import mmap
 from pathlib import Path
 
 from hyperslab.machine.host import CGROUP_ROOT, cgroup_folders, lines_of, words_of
-from hyperslab.storage.mounts import ROOT, Mount
-from hyperslab.storage.tiers.file_systems import IN_MEMORY, is_fuse
+from hyperslab.storage.mounts import ROOT, Mount, is_fuse
+from hyperslab.storage.tiers.file_systems import IN_MEMORY
 from hyperslab.storage.tiers.tier import Dirty, Kind
 
 _9P_WRITEBACK = 4

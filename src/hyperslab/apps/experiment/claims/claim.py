@@ -44,14 +44,23 @@ COMPUTING = "compute_s"
 "Field of the summary that holds the time of all tasks in the function."
 ROUND = "round_median_s"
 "Number of a program that computes in rounds: the median of their times."
+UNTIL_WRITTEN = "tasks_s"
+"Field of the summary: the time until the last task has ended, whose bytes may be in memory."
 HEADS = {
     WITHOUT_START: "Without the start of engines, ",
     COMPUTING: "Of computing alone, ",
+    UNTIL_WRITTEN: "Until the last write into memory, ",
     ROUND: "By the median round, ",
 }
 "Words before comparisons by another number than the makespan."
 EVIDENCE_TOLD = 3
 "Sentences of the evidence that go with an advice."
+TOLD: Mapping[bool | None, str] = {
+    True: "as the paper states",
+    False: "otherwise",
+    None: "open",
+}
+"What a test tells of a claim."
 NOT_RUN = "None of the cells that tell has been run."
 
 
@@ -128,7 +137,9 @@ class Claim:
     is_of_times: bool = True
     "Whether times judge it, which those of trials do not that had to share the processors."
     is_asked_for: bool = False
-    "Whether an emulated tier is asked to be what the claim states."
+    """Whether an emulated tier is asked to be what the claim states, or the claim follows from the
+    rate that it is asked for: all that shares a fixed bandwidth takes as long together.
+    """
     needs: Sequence[str] = ()
     "Tiers of whose devices it is, so that emulated ones tell nothing."
 
@@ -148,12 +159,39 @@ def expecting_each(found: Sequence[tuple[Collection[Verdict], Comparison]]) -> J
     if not found:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of(found)
+    return Judged(outcome_of(signs), [*counted(signs), *_sentences(found, signs)])
+
+
+def expecting_all(
+    verdicts: Collection[Verdict], found: Mapping[Level, Sequence[Comparison]]
+) -> Judged:
+    """Judge by engines, on each of which all comparisons should have one of these verdicts: where
+    one is otherwise, so is the engine.
+    """
+    wanted = [(verdicts, one) for own in found.values() for one in own]
+    if not wanted:
+        return Judged("not tested", [NOT_RUN])
+    signs = signs_of(wanted)
+    left = iter(signs)
+    by_engine = [_all([next(left) for _ in own]) for own in found.values()]
+    told = counted(by_engine, "engine")
+    return Judged(outcome_of(by_engine), [*told, *_sentences(wanted, signs)])
+
+
+def _all(signs: Sequence[bool | None]) -> bool | None:
+    """Whether all tests came out as claimed; None where that is open."""
+    if any(sign is False for sign in signs):
+        return False
+    return True if all(signs) else None
+
+
+def _sentences(
+    found: Sequence[tuple[Collection[Verdict], Comparison]], signs: Sequence[bool | None]
+) -> Iterator[str]:
+    """Every comparison in words, by what it says of a claim among all others."""
     together = jointly([one for _, one in found])
-    told = [
-        sentence(one, words(one, verdicts, sign))
-        for one, (verdicts, _), sign in zip(together, found, signs, strict=True)
-    ]
-    return Judged(outcome_of(signs), [*counted(signs), *told])
+    for one, (verdicts, _), sign in zip(together, found, signs, strict=True):
+        yield sentence(one, words(one, verdicts, sign))
 
 
 def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
@@ -174,14 +212,14 @@ def sign_of(judged: Judged) -> bool | None:
     return {"reproduced": True, "refuted": False}.get(judged.outcome)
 
 
-def counted(as_claimed: Sequence[bool | None]) -> Iterator[str]:
+def counted(as_claimed: Sequence[bool | None], what: str = "comparison") -> Iterator[str]:
     """How many of several tests tell something, in a sentence."""
     if len(as_claimed) < 2:
         return
     told = [one for one in as_claimed if one is not None]
     agree = sum(told)
     yield (
-        f"{len(told)} of {show_count(len(as_claimed), 'comparison')} told: {agree} as the paper"
+        f"{len(told)} of {show_count(len(as_claimed), what)} told: {agree} as the paper"
         f" states, {len(told) - agree} otherwise."
     )
 
@@ -219,7 +257,16 @@ def judged_contrasts(found: Sequence[Contrast]) -> Judged:
         fmean(one.differences) > 0 if is_told(p) else None
         for one, p in zip(found, adjusted, strict=True)
     ]
-    return Judged(outcome_of(signs), [*counted(signs), *(one.told for one in found)])
+    return Judged(outcome_of(signs), [*counted(signs), *_each_told(found, signs)])
+
+
+def _each_told(found: Sequence[Contrast], signs: Sequence[bool | None]) -> Iterator[str]:
+    """What there is to tell of each of several contrasts, and what it tells."""
+    if len(found) < 2:
+        yield from (one.told for one in found)
+        return
+    for one, sign in zip(found, signs, strict=True):
+        yield f"{one.told.removesuffix('.')}: {TOLD[sign]}."
 
 
 def advised(

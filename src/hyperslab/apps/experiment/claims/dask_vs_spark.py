@@ -4,9 +4,7 @@ Spark for data-intensive neuroimaging pipelines (2019).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from statistics import fmean
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 from hyperslab.apps.experiment.claims.claim import (
     COMPUTING,
@@ -16,6 +14,7 @@ from hyperslab.apps.experiment.claims.claim import (
     Judged,
     Outcome,
     expecting,
+    expecting_all,
     expecting_each,
     judged_contrasts,
 )
@@ -38,7 +37,7 @@ from hyperslab.apps.experiment.comparison import (
     Verdict,
 )
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.phases import CellPhases, Waits
 from hyperslab.apps.experiment.shown import show_mean
 from hyperslab.apps.experiment.spreads import growing, is_shown
 from hyperslab.apps.experiment.spreads import sentence as spread_sentence
@@ -117,22 +116,28 @@ def _by_engine(
 
 
 def _cuts(evidence: Evidence) -> Judged:
-    """Fewer and more blocks than the baseline's, without the start of engines."""
-    base = evidence.baseline["files"]
-    levels = sorted(evidence.levels("files"), key=float)
-    found = [
-        one
-        for level in dict.fromkeys((levels[0], levels[-1]))
-        for engine in evidence.levels("engine")
-        for one in evidence.beside("files", level, base, WITHOUT_START, engine=engine)
-    ]
-    judged = expecting({"slower"}, found)
+    """Fewer and more blocks than the baseline's, without the start of engines: both have to take
+    longer on an engine.
+    """
+    found = {engine: _fewer_and_more(evidence, engine) for engine in evidence.levels("engine")}
+    whole = {engine: both for engine, both in found.items() if len(both) > 1}
+    judged = expecting_all({"slower"}, whole)
     sleeping = list(_sleeping(evidence))
     if not sleeping or judged.outcome == "not tested":
         return judged
     outcome: Outcome = "in part" if judged.outcome == "reproduced" else judged.outcome
     why = "That more of them take longer is not the cost of the partition alone."
     return Judged(outcome, [*sleeping, why, *judged.evidence])
+
+
+def _fewer_and_more(evidence: Evidence, engine: Level) -> list[Comparison]:
+    base = evidence.baseline["files"]
+    levels = sorted(evidence.levels("files"), key=float)
+    return [
+        one
+        for level in dict.fromkeys((levels[0], levels[-1]))
+        for one in evidence.beside("files", level, base, WITHOUT_START, engine=engine)
+    ]
 
 
 def _sleeping(evidence: Evidence) -> Iterator[str]:
@@ -183,39 +188,36 @@ def _slopes(evidence: Evidence, engine: Level) -> Mapping[Block, float]:
 
 
 def _barrier(evidence: Evidence) -> Judged:
-    """Time of slots at the barrier beside all other time in which they had nothing to do."""
-    found = []
-    for engine in evidence.levels("engine"):
-        cell = evidence.cell(engine=engine)
-        if cell is None:
-            continue
-        waits = {one.replicate: _waits(one) for one in cell.done}
-        known = [one for _, one in sorted(waits.items()) if one is not None]
-        if not known:
-            continue
-        at_barrier = fmean(one.barrier_s for one in known)
-        elsewhere = fmean(one.elsewhere_s for one in known)
-        told = (
-            f"Slots without anything to do, {engine}: {at_barrier:.3g} s between participants and"
-            f" group, {elsewhere:.3g} s elsewhere."
-        )
-        found.append(Contrast(told, [one.barrier_s - one.elsewhere_s for one in known]))
+    """Time of slots at the barrier beside all other time until the group level begins in which they
+    had nothing to do.
+    """
+    known = {one.result.cell.key: one for one in evidence.answer.phases}
+    cells = [evidence.cell(engine=engine) for engine in evidence.levels("engine")]
+    found = [
+        _at_barrier(cell, waits)
+        for cell in cells
+        if cell is not None and (waits := _waits_of(known.get(cell.cell.key)))
+    ]
     return judged_contrasts(found)
 
 
-class Waits(NamedTuple):
-    """Seconds of all slots in which they had nothing to do."""
+def _waits_of(phases: CellPhases | None) -> list[Waits]:
+    """Where slots waited in each trial of a cell, by replicate."""
+    if phases is None:
+        return []
+    trials = sorted(phases.trials, key=lambda one: one.replicate)
+    return [one.waits for one in trials if one.waits is not None]
 
-    barrier_s: float
-    elsewhere_s: float
 
-
-def _waits(attempt: Attempt) -> Waits | None:
-    names = ("barrier_s", "overhead_s", "idle_s")
-    barrier_s, overhead_s, idle_s = (attempt.numbers.get(name) for name in names)
-    if barrier_s is None or overhead_s is None or idle_s is None:
-        return None
-    return Waits(barrier_s, overhead_s + idle_s - barrier_s)
+def _at_barrier(cell: CellResult, waits: Sequence[Waits]) -> Contrast:
+    at_barrier = show_mean([one.barrier_s for one in waits])
+    elsewhere = show_mean([one.elsewhere_s for one in waits])
+    more = [one.barrier_s - one.elsewhere_s for one in waits]
+    told = (
+        f"Slots of {cell.cell.shown('engine')} without anything to do until the group begins, s:"
+        f" {at_barrier} at the barrier, {elsewhere} elsewhere, a difference of {show_mean(more)}."
+    )
+    return Contrast(told, more)
 
 
 def _variance(evidence: Evidence) -> Judged:
@@ -330,10 +332,15 @@ CLAIMS = (
         READS,
         saturated,
         BASELINE,
+        is_asked_for=True,
     ),
     Claim("They do not where storage is idle.", READS, idle, IDLE),
     Claim(
-        "The gap between Spark and Dask is narrower on a saturated tier.", READS, narrowing, IDLE
+        "The gap between Spark and Dask is narrower on a saturated tier.",
+        READS,
+        narrowing,
+        IDLE,
+        is_asked_for=True,
     ),
     Claim(
         "Dask's interfaces and Spark take as long as each other.",
@@ -352,6 +359,7 @@ CLAIMS = (
         READS,
         _saturated_workers,
         WORKERS,
+        is_asked_for=True,
     ),
     Claim(
         "Where all begin to read from a shared file system at once, the first reads take longer"
@@ -366,6 +374,7 @@ CLAIMS = (
         READS,
         compensation,
         "no number (Fig. 3b)",
+        is_asked_for=True,
     ),
     Claim("Overhead grows with the workers.", INCREMENTATION, _growing, SLOPES),
     Claim(
@@ -410,6 +419,7 @@ CLAIMS = (
         READS,
         turns,
         "no such experiment; its discussion has it that n files of F bytes take nF / B",
+        is_asked_for=True,
     ),
     Claim(
         "Spark cannot hand over blocks of more than 2 GiB.",

@@ -32,8 +32,8 @@ class Off(NamedTuple):
     "Makespans without the start of the engine, by replicate."
     expected_s: Interval
     "What is expected, with the bounds that the rates set; without them where nobody knows these."
-    waits_for_storage: bool = True
-    "Whether storage binds it, of which alone the equation is."
+    storage_binds: bool = True
+    "Whether storage is busy longest, of which alone the equation is, and not slots or processors."
 
     @property
     def ratio(self) -> float:
@@ -108,7 +108,7 @@ def far_off(cells: Sequence[Off]) -> Far:
     by_chance = holm([one.beyond_p() for one in cells])
     apart = [one for one, p in zip(cells, by_chance, strict=True) if is_told(p)]
     longer = [one for one in apart if one.ratio > 1]
-    waiting = sum(one.waits_for_storage for one in longer)
+    waiting = sum(one.storage_binds for one in longer)
     return Far(len(apart) - len(longer), waiting, len(longer) - waiting)
 
 
@@ -118,7 +118,7 @@ def _off(one: Expected) -> Off | None:
     if not law.seconds or not measured:
         return None
     expected_s = Interval(law.seconds, law.least_s, law.most_s)
-    return Off(one.result, list(measured.values()), expected_s, one.waits_for_storage)
+    return Off(one.result, list(measured.values()), expected_s, one.storage_binds)
 
 
 def _by_engine(cells: Sequence[Off]) -> Iterator[str]:

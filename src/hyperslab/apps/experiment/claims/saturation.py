@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from statistics import fmean
 
 from hyperslab.apps.experiment import phases
 from hyperslab.apps.experiment.claims.claim import (
@@ -14,6 +15,7 @@ from hyperslab.apps.experiment.claims.claim import (
     Contrast,
     Evidence,
     Judged,
+    Outcome,
     Ratios,
     counted,
     expecting,
@@ -38,6 +40,8 @@ from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
 from hyperslab.apps.experiment.phases import CellPhases, tells_first_reads
 from hyperslab.apps.experiment.shown import show_interval
+from hyperslab.apps.experiment.significance import differs_p, holm, is_told
+from hyperslab.units import show_share
 
 SPARK = "spark"
 DASK = "dask-futures"
@@ -80,8 +84,8 @@ def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Jud
 
 
 def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
-    """What binds engines on the saturated tier, of those that storage is not shown to bind: without
-    a model nobody knows.
+    """What binds engines on the saturated tier, of those that storage is not shown to bind for most
+    of their time: without a model nobody knows.
     """
     expected = {one.result.cell.key: one for one in evidence.answer.expected}
     for engine in engines:
@@ -91,8 +95,11 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
         found = expected.get(result.cell.key)
         if found is None:
             yield f"there is no model of {engine}"
-        elif not found.waits_for_storage:
+        elif not found.storage_binds:
             yield f"{found.model.bound.binding} bind {engine}"
+        elif not found.waits_for_storage:
+            share = show_share(found.explained)
+            yield f"{found.model.bound.binding} is busy for {share} of the time of {engine} alone"
 
 
 def idle(evidence: Evidence) -> Judged:
@@ -111,10 +118,39 @@ def narrowing(evidence: Evidence) -> Judged:
         f"Without the start of engines, Spark takes {show_interval(there)} as long as Dask on the"
         f" idle tier, {show_interval(here)} on the saturated one."
     )
-    pairs = zip(far, near, strict=True)
-    narrower = [abs(math.log(idle_gap)) - abs(math.log(gap)) for idle_gap, gap in pairs]
-    judged = judged_contrasts([Contrast(told, narrower)])
+    judged = narrowed(told, list(map(math.log, far)), list(map(math.log, near)))
     return where_storage_binds(evidence, (DASK, SPARK), judged)
+
+
+def narrowed(told: str, far: Sequence[float], near: Sequence[float]) -> Judged:
+    """What is shown of two gaps, as logarithms by block. Which of both is ahead is taken from the
+    mean of the first gap, where that is told: absolute gaps of single blocks would be the greater
+    the more these vary, and so narrower where they vary less.
+    """
+    if not is_told(differs_p(far)):
+        why = "A gap on the idle tier is not shown, and none that is not there can be narrower."
+        return Judged("open", [told, why])
+    side = math.copysign(1.0, fmean(far))
+    pairs = list(zip(far, near, strict=True))
+    on_its_side = [side * (gap - other) for gap, other in pairs]
+    on_the_other = [side * (gap + other) for gap, other in pairs]
+    outcome = _between_both([on_its_side, on_the_other])
+    shown = show_interval(ratio_of(on_its_side))
+    more = f"The ratio on the idle tier is {shown} that on the other one, by the engine behind."
+    return Judged(outcome, [told, more])
+
+
+def _between_both(differences: Sequence[Sequence[float]]) -> Outcome:
+    """Whether all of these are greater than 0 in the mean, by the weakest of their tests; refuted
+    where one is less, allowing for their number.
+    """
+    found = [differs_p(one) for one in differences]
+    are_greater = [fmean(one) > 0 for one in differences]
+    if all(are_greater) and all(map(is_told, found)):
+        return "reproduced"
+    adjusted = holm(found)
+    less = [p for p, is_greater in zip(adjusted, are_greater, strict=True) if not is_greater]
+    return "refuted" if any(map(is_told, less)) else "open"
 
 
 def _gap(evidence: Evidence, tier: str) -> Ratios:

@@ -228,6 +228,7 @@ CLAIMS = (
         SCRATCH,
         _by_scratch(SHARED, DISK, {"slower"}, SHUFFLING),
         "agg-by-key-naive 12 times on 16 nodes of Comet (Fig. 3)",
+        is_asked_for=True,
     ),
     Claim(
         "Of these, what shuffles every value (agg-by-key-naive) loses most.",
@@ -246,6 +247,7 @@ CLAIMS = (
         " name).",
         SCRATCH,
         _by_scratch(SHARED, DISK, {"slower"}, ("sort-by-key",)),
+        is_asked_for=True,
     ),
     Claim(
         CURE,
@@ -296,6 +298,7 @@ CLAIMS = (
         MLLIB,
         _by_scratch(SHARED, DISK, {"slower"}, SLOWED),
         "no number in the text (Fig. 5)",
+        is_asked_for=True,
     ),
     Claim(
         "lda, pic, spearman, chi-sq-feature and prefix-span gain from one file.",
