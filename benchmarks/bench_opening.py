@@ -34,12 +34,12 @@ from hyperslab.apps.experiment.reads import (
     told,
 )
 from hyperslab.apps.experiment.temporary import folder_for
-from hyperslab.apps.scratch import IMAGE
 from hyperslab.cli.parse import parse_duration
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import parse_size
 from hyperslab.storage.accounting.choosing import choose_of_each
 from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.scratch.holding import IMAGE
 
 READS = 200
 COLUMNS = ("place", "reader", "reads of", "once", "each", "each / once", "opens once", "opens each")

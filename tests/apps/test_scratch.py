@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.scratch import wish_for_run
 from hyperslab.errors import UsageError
+from hyperslab.storage.scratch.holding import wish_for_run
 from hyperslab.storage.scratch.making import AUTO, Wish
 from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS
 from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES

@@ -32,6 +32,7 @@ from hyperslab.plan.settings import Granularity
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.trace import NO_TASK
 from tests.engines.briefly import BRIEF_PROBE
+from tests.engines.looking import looked, places
 from tests.repetitions import few, repeats
 from tests.system.clusters import dask, slurm, spark
 from tests.system.clusters.dask import ANOTHER_HOST, DaskCluster, dask_cluster
@@ -234,28 +235,28 @@ def test_slurm_runs_the_workers(
         "log-directory": str(tmp_path),
     }
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "jobqueue.yaml").write_text(
-        json.dumps({"jobqueue": {"slurm": settings}})
-    )
+    said = json.dumps({"jobqueue": {"slurm": settings}})
+    (tmp_path / "config" / "jobqueue.yaml").write_text(said)
     with slurm_cluster(tmp_path / "slurm") as cluster:
-        for name, value in (
-            cluster.environment | {"DASK_CONFIG": str(tmp_path / "config")}
-        ).items():
+        given = cluster.environment | {"DASK_CONFIG": str(tmp_path / "config")}
+        for name, value in given.items():
             monkeypatch.setenv(name, value)
         (tmp_path / "met").mkdir()
         values = make_volume(tmp_path / "in.nii")
         together = {"folder": str(tmp_path / "met"), "workers": 2}
+        slots: dict[str, Any] = {"workers": 2, "threads": 1}
         pipeline = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:met", together)
+        pipeline, scratch = looked(pipeline, tmp_path)
         mapped = driver.run(
             pipeline.write(tmp_path / "map", keep="volume"),
             engine="dask-futures",
             connect="slurm",
             rule=Rule("slabs"),
-            workers=2,
-            threads=1,
+            scratch=scratch,
+            **slots,
         )
         assert np.array_equal(load(mapped.outputs[0]), values * np.uint16(3))
-        assert len(mapped.trace.slots) == 2
+        assert len(mapped.trace.slots) == len(places(tmp_path)) == 2
         queue = ("squeue", "--noheader", "--states=running,pending")
         await_that("an empty queue", lambda: cluster.command(*queue).strip() == "")
 

@@ -22,6 +22,8 @@ from hyperslab.errors import RunStopped, TasksFailed
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import functions
 from hyperslab.trace import Trace
+from tests.engines.looking import LOOK, require_own, seen
+from tests.storage.scratch.stage import require_program
 from tests.system.clusters import slurm
 from tests.system.clusters.another_host import AHEAD_S, APART
 from tests.system.clusters.required import required
@@ -77,6 +79,36 @@ def test_jobs_on_two_nodes_are_lanes_of_one_time_axis(tmp_path: Path) -> None:
     assert clocks[ELSEWHERE]["how"] == "measured"
     assert abs(clocks[ELSEWHERE]["offset_ns"] + AHEAD_S * 10**9) < 10**9
     require_one_axis(result.trace)
+
+
+@pytest.mark.usefixtures("unseen")
+def test_each_job_has_an_image_on_the_storage_of_all_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after one was killed with what had made its image: nothing is left of any."""
+    require_program()
+    for name in ("storage", "runtime", "told"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    make_volume(tmp_path / "in.nii")
+    pipeline = Pipeline(str(tmp_path / "in.nii"))
+    pipeline = pipeline.map(LOOK, {"folder": str(tmp_path / "told"), "dies": True})
+    result = hyperslab.run(
+        pipeline.write(tmp_path / "out", keep="volume"),
+        engine="slurm",
+        workers=2,
+        slurm_option=ONE_A_NODE,
+        blocks=8,
+        report=False,
+        trial=False,
+        scratch=f"image:{tmp_path / 'storage'}",
+    )
+    assert result.ok
+    assert [span for span in result.trace.spans if span.lost]
+    told = seen(tmp_path / "told")
+    assert {one["host"] for one in told} == {HERE, ELSEWHERE}
+    assert len(told) > 2, "one was killed"
+    require_own(told, tmp_path / "storage", tmp_path / "runtime")
 
 
 @pytest.mark.usefixtures("unseen")

@@ -238,6 +238,13 @@ APPS = [
         "tests/system/end_to_end/test_scratch.py::test_commands_leave_temporary_files_there",
     ),
     Mutant(
+        "records are missed where the variables are those of another host",
+        "src/hyperslab/storage/runtime.py",
+        "if os.path.isdir(runtime):",
+        "if runtime:",
+        "tests/engines/test_scratched.py::test_records_of_another_host_s_session_are_not_missed",
+    ),
+    Mutant(
         "an image whose maker has died stays",
         "src/hyperslab/storage/scratch/removing.py",
         "if os.path.isfile(place):",

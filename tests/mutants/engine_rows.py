@@ -27,6 +27,13 @@ ENGINES = [
         "tests/engines/test_toy.py::test_a_batch_goes_on_behind_each_task_that_its_process_died_of",
     ),
     Mutant(
+        "a worker goes on without what has made its scratch",
+        "src/hyperslab/engines/scratched.py",
+        "    lifeline.signal_at_our_end(end, process.pid, signal.SIGKILL)\n",
+        "",
+        "tests/engines/test_scratched.py::test_it_ends_with_what_has_made_its_scratch",
+    ),
+    Mutant(
         "the jobs of a GNU Parallel that was killed go on",
         "src/hyperslab/engines/keeper.py",
         "    end_all()\n    return status",

@@ -41,7 +41,6 @@ from hyperslab.apps.bids.template import GROUP_APP, group_words, template_app
 from hyperslab.apps.bids.unit import PER, require_content
 from hyperslab.apps.commands.running import run_here
 from hyperslab.cli import containers
-from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     ENGINE,
     INPUTS,
@@ -66,7 +65,7 @@ from hyperslab.cli.flags import (
     dry_run_flag,
     resume_flag,
 )
-from hyperslab.cli.in_scratch import run_with_scratch, told_apart
+from hyperslab.cli.in_scratch import join_in_scratch, left_to_workers, run_with_scratch, told_apart
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
@@ -221,7 +220,7 @@ def bids(
     Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong arguments, 130
     interrupted.
     """
-    join(engine, connect)
+    join_in_scratch(engine, connect, scratch, work_tier)
     _require_words(level, per, brain_extractor)
     contained = containers.wanted(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
@@ -248,13 +247,13 @@ def bids(
         report=report,
         live=live,
     )
-    if wanted.text and not dry_run:
+    options = left_to_workers(wanted, options)
+    if wanted.text and not options.scratch and not dry_run:
         return run_with_scratch(wanted, options, quiet)
     if validate:
         _validate(selection, quiet)
     if contained is not None:
-        _require_alone(app, invocation, per)
-        containers.refuse_at(level, contained)
+        _require_alone(app, invocation, per, level, contained)
         contained = require_usable(contained, level == GROUP or run_here(options))
     gather = _gather(selection, out, level, app, group_app, contained)
     if level == GROUP and dry_run:
@@ -322,7 +321,7 @@ def _validate(selection: Selection, quiet: bool) -> None:
     mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
 
 
-def _require_alone(app: str, invocation: str, per: str) -> None:
+def _require_alone(app: str, invocation: str, per: str, level: str, contained: Container) -> None:
     """Raise UsageError for what does not go with --container."""
     if per == "session":
         raise UsageError(
@@ -334,6 +333,7 @@ def _require_alone(app: str, invocation: str, per: str) -> None:
         given = app
     if given:
         raise UsageError(f"--app {given}: what runs is what --container names: leave one out")
+    containers.refuse_at(level, contained)
 
 
 def _group(

@@ -5,16 +5,18 @@ Flags of tiers that are given the word 'scratch' name its directory in that comm
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hyperslab.cli.companions import join
 from hyperslab.cli.line import line_without
 from hyperslab.cli.telling import mention
 from hyperslab.driver.options import Options
 from hyperslab.engines.environment import itself
-from hyperslab.errors import UsageError
-from hyperslab.plan.command import Execute
+from hyperslab.engines.facts import facts_of
+from hyperslab.plan.command import OWN_SCRATCH, Execute
 from hyperslab.plan.pipeline import Pipeline
 
 FLAG = "--scratch"
@@ -43,6 +45,60 @@ def told_apart(text: str, tiers: Mapping[str, Any]) -> tuple[Wanted, dict[str, A
     return Wanted(text, named), {**tiers, **dict.fromkeys(named, "")}
 
 
+def _is_of_workers(wanted: Wanted, options: Options) -> bool:
+    """Whether each worker is to make scratch for itself, as those on other hosts have to. What is
+    staged there is the driver's, too.
+    """
+    if not wanted.text:
+        return False
+    if options.is_elsewhere:
+        return True
+    return facts_of(options.engine).spans_hosts and not _staged(wanted)
+
+
+def _staged(wanted: Wanted) -> list[str]:
+    return [name for name in wanted.tiers if name != _WORK]
+
+
+def left_to_workers(wanted: Wanted, options: Options) -> Options:
+    """The options of a run each of whose workers is to make scratch, if any is wanted; where the
+    driver makes it they stay as they are. Raises UsageError where workers cannot, and for what is
+    to be staged there.
+    """
+    if not _is_of_workers(wanted, options):
+        return options
+    staged: dict[str, Any] = dict.fromkeys(_staged(wanted), WORD)
+    return replace(options, scratch=wanted.text, **staged)
+
+
+def enter_scratch(
+    text: str, engine: str, connect: str, is_command: bool, work_tier: str | os.PathLike[str]
+) -> None:
+    """Where this process is one of several that were started together, go on as the same command
+    with scratch of its own, before they know of each other; else there is nothing to do. Commands
+    have their scratch folders there, unless a tier is named for these.
+    """
+    if not text or not connect or not facts_of(engine).spans_hosts:
+        return
+    flags = [FLAG]
+    given: list[str] = []
+    if is_command and work_tier in ("", WORD):
+        flags.append("--work-tier")
+        given = ["--work-tier", OWN_SCRATCH]
+    from hyperslab.engines.scratched import words_before  # which few runs need
+
+    words = [*words_before(text, None), *itself(line_without(*flags, instead=given))]
+    os.execv(words[0], words)  # noqa: S606  # this Python again
+
+
+def join_in_scratch(
+    engine: str, connect: str, scratch: str, work_tier: str | os.PathLike[str]
+) -> None:
+    """Go on as the driver of commands alone, with scratch where this process is to have its own."""
+    enter_scratch(scratch, engine, connect, True, work_tier)
+    join(engine, connect)
+
+
 def run_with_scratch(
     wanted: Wanted, options: Options, quiet: bool, pipeline: Pipeline | None = None
 ) -> int:
@@ -51,13 +107,8 @@ def run_with_scratch(
     Engines spill and shuffle blocks of a pipeline there. Commands, as which no pipeline counts,
     have their scratch folders there, unless a tier is named for these.
     """
-    from hyperslab.apps.scratch import held, run_within, wish_for_run
+    from hyperslab.storage.scratch.holding import held, run_within, wish_for_run
 
-    if options.is_elsewhere:
-        raise UsageError(
-            f"{FLAG} is for workers of this host: leave it out, or leave out --connect and take an"
-            " --engine that runs here"
-        )
     tiers = wanted.tiers
     nbytes = _nbytes_of(pipeline, len(tiers))
     if nbytes is None and not options.work_tier:

@@ -14,7 +14,7 @@ from hyperslab import formats
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.printed import says_more
-from hyperslab.driver.result import Result
+from hyperslab.driver.result import Result, told_of_scratch
 from hyperslab.engines.facts import facts_of
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import (
@@ -64,6 +64,8 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         mention(f"warning    {result.unreported}")
     if result.summary.odd_values:
         mention(f"warning    {result.summary.odd_values}")
+    for note in told_of_scratch(result.folder):
+        mention(f"warning    {note}")
     if quiet and warning:
         mention(f"warning    {warning}")
     if not quiet:

@@ -61,7 +61,13 @@ from hyperslab.cli.flags import (
     require_dry_run,
     resume_flag,
 )
-from hyperslab.cli.in_scratch import Wanted, run_with_scratch, told_apart
+from hyperslab.cli.in_scratch import (
+    Wanted,
+    enter_scratch,
+    left_to_workers,
+    run_with_scratch,
+    told_apart,
+)
 from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
@@ -343,6 +349,7 @@ def run(
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
     given = Given(locals(), inspect.signature(run))
+    enter_scratch(scratch, engine, connect, bool(command), work_tier)
     _begin(engine, connect)
     require_dry_run(json, dry_run)
     tiers = by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger)
@@ -438,7 +445,8 @@ def _carry_out(
         from hyperslab.cli.counted import run_counted  # which few runs need
 
         return run_counted(options, out, quiet, detach or netlab is not None)
-    if wanted.text:
+    options = left_to_workers(wanted, options)
+    if wanted.text and not options.scratch:
         return run_with_scratch(wanted, options, quiet, pipeline)
     if netlab is not None:
         from hyperslab.cli.in_lab import run_in_laboratory  # which few runs need

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from hyperslab.apps.scratch import run_in_scratch, surroundings, wish_of
+from hyperslab.apps.scratch import run_in_scratch, wish_of
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.cli.parse import parse_size
 from hyperslab.cli.telling import mention
 from hyperslab.errors import UsageError, suggest
 from hyperslab.storage.scratch import program, registry, removing, sizing
+from hyperslab.storage.scratch.holding import surroundings
 from hyperslab.storage.scratch.making import AUTO, Wish
 from hyperslab.storage.scratch.making import create as made_as_wished
 from hyperslab.storage.scratch.registry import Scratch

@@ -13,6 +13,7 @@ from hyperslab.arrays.axes import Axis
 from hyperslab.arrays.partition import Rule
 from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs, require_messages
 from hyperslab.errors import UsageError, suggest, told_in_python
+from hyperslab.plan.command import OWN_SCRATCH
 from hyperslab.plan.keywords import taken_by
 from hyperslab.plan.settings import Granularity, Settings
 from hyperslab.plan.written import parse_rule, parse_size, written, written_axes
@@ -79,6 +80,10 @@ class Options:
     """Directory on a fast tier for the scratch directories of commands; '': they are on that of
     `stage_out` or `stage_in`, or beside the outputs.
     """
+    scratch: str = ""
+    """Where each worker, on whatever host, has scratch of its own for temporary files, on engines
+    that may be on several hosts: auto, tmpfs, image:DIR or a directory; '': nowhere.
+    """
     readers_per_device: int | None = None
     "Tasks of a host that may read from one device at a time; None: any number."
     stagger: float = 0.0
@@ -131,6 +136,7 @@ class Options:
             raise UsageError("--accept-changed-function needs --resume")
         _require_numbers(self)
         _require_tiers(self)
+        _require_scratch(self)
         require_jobs(
             self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
         )
@@ -141,6 +147,17 @@ class Options:
     def is_elsewhere(self) -> bool:
         """Whether workers are not, or not all, on this host."""
         return bool(self.connect or facts_of(self.engine).batch_system)
+
+    @property
+    def work_of_nodes(self) -> str:
+        """Where commands have their scratch directories on nodes that this host does not look
+        after, in words of a shell; '': beside the outputs.
+        """
+        if self.scratch and not self.work_tier:
+            return OWN_SCRATCH
+        if not self.is_elsewhere:
+            return ""
+        return os.fspath(self.work_tier)
 
 
 def chosen(verb: str, options: Options | None, settings: Settings) -> Options:
@@ -219,6 +236,33 @@ def _require_tiers(options: Options) -> None:
             continue
         folder = area.require_tier(flag, local_folder(tier), options.is_elsewhere)
         object.__setattr__(options, name, str(folder))
+
+
+def _require_scratch(options: Options) -> None:
+    """Raise UsageError where workers are not given scratch of their own; what it is to be becomes
+    the same in every folder.
+    """
+    if not options.scratch:
+        return
+    if not facts_of(options.engine).has_scratch(options.connect):
+        raise UsageError(_why_no_scratch(options))
+    from hyperslab.storage.scratch.holding import wherever  # which few runs need
+
+    object.__setattr__(options, "scratch", wherever(options.scratch))
+
+
+def _why_no_scratch(options: Options) -> str:
+    """Why workers have no scratch of their own, as a sentence with what to do."""
+    if options.connect:
+        return (
+            "--scratch is for workers that the run starts, and somebody else has started those of"
+            f" --connect {options.connect}: leave it out, and start them by 'hyperslab scratch exec"
+            " --on DIR -- COMMAND'"
+        )
+    return (
+        f"--scratch: --engine {options.engine} gives its workers none of their own: leave it out,"
+        " or run in a block of hyperslab.scratch(), whose directory TMPDIR names"
+    )
 
 
 def _require_path(flag: str, tier: str) -> None:

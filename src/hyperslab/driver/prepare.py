@@ -300,6 +300,7 @@ def _engine_options(options: Options, workers: int, threads: int) -> EngineOptio
         memory_bytes=options.memory_bytes or 0,
         connect=options.connect,
         job_options=texts(options.slurm_option),
+        scratch=options.scratch,
     )
 
 

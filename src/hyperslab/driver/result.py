@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
+from hyperslab.engines import SCRATCH_LOG
 from hyperslab.errors import TasksFailed
 from hyperslab.report.failures import (
     GROUPS_SHOWN,
@@ -24,6 +25,14 @@ from hyperslab.units import show_bytes, show_count, show_seconds
 
 LOG = "worker.log"
 "File of a submission that has what its workers printed."
+
+
+def told_of_scratch(folder: Path) -> list[str]:
+    """What became of the scratch of a submission's workers, each sentence once for a host."""
+    path = folder / SCRATCH_LOG
+    if not path.exists():
+        return []
+    return list(dict.fromkeys(path.read_text(encoding="utf-8", errors="replace").splitlines()))
 
 
 class Output(PosixPath):

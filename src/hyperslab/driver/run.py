@@ -270,10 +270,10 @@ class Driver(Rounds):
 
     def _engine_options(self) -> EngineOptions:
         prepared = self.prepared
+        slots = (prepared.workers, prepared.threads)
         return EngineOptions(
-            folder=self.folder.absolute(),
-            workers=prepared.workers,
-            threads=prepared.threads,
+            self.folder.absolute(),
+            *slots,
             task_timeout_s=self.options.task_timeout_s,
             host=prepared.host.name,
             memory_bytes=self.options.memory_bytes or 0,
@@ -284,7 +284,8 @@ class Driver(Rounds):
             job_options=texts(self.options.slurm_option),
             heartbeat=self.folder.absolute() / STATUS,
             record_messages=self.options.record_messages,
-            slot_cpus=engines.slot_cpus(prepared.host, prepared.workers, prepared.threads),
+            scratch=self.options.scratch,
+            slot_cpus=engines.slot_cpus(prepared.host, *slots),
         )
 
     def shipment(self) -> Shipment:
@@ -354,9 +355,7 @@ class Driver(Rounds):
         self.products.commit(results, self.options.overwrite)
 
     def _index_sources(self) -> None:
-        """Index the gzip files that several tasks read; from here on the plan is one over the
-        indexed files.
-        """
+        """Index the gzip files that several tasks read; the plan is one over indexed files then."""
         folder = self._index_folder()
         limit = self.prepared.needs.budget.per_slot
         self.plan = preindex.index_sources(

@@ -186,7 +186,7 @@ class Staging:
             commands,
             folder=str(self._folder),
             threads=self._prepared.threads,
-            scratch=self._scratch,
+            scratch=self._options.work_of_nodes,
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
             host=self._host_that_syncs,
@@ -209,17 +209,10 @@ class Staging:
     def _room_on(self, name: str, kept: Mapping[Path, int]) -> Room | None:
         """An area on a tier, and how much of that commands may use; None without a tier."""
         tier = getattr(self._options, _OPTIONS[name])
-        if not tier or (name == "work" and self._scratch):
+        if not tier or (name == "work" and self._options.work_of_nodes):
             return None
         self._areas[name] = made = area.create(Path(tier), str(self._folder))
         return Room(str(made.path), kept[Path(tier)], at_once=1)
-
-    @property
-    def _scratch(self) -> str:
-        """Where scratch is on nodes that this host does not look after; '' where there are none."""
-        if not self._options.is_elsewhere:
-            return ""
-        return os.fspath(self._options.work_tier)
 
     @property
     def _host_that_syncs(self) -> str:

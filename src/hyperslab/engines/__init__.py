@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hyperslab.trace import OwnTime, Slot
     from hyperslab.traffic import Traffic
 
+SCRATCH_LOG = "scratch.log"
+"File of a submission: what became of the scratch of its workers, a line each time."
 Dismissal = Callable[[int], None]
 "What ends the processes that were started together with this one, with its exit status."
 Running: TypeAlias = "Generator[Outcome | None, None, None]"
@@ -176,6 +178,10 @@ class EngineOptions:
     "Command that goes on with the run once its jobs have ended; (): the driver waits for them."
     record_messages: bool = False
     "Whether messages are kept."
+    scratch: str = ""
+    """Where each worker makes scratch of its own, in words of --scratch that mean the same in every
+    folder; '': nowhere.
+    """
 
 
 def require(name: str, options: EngineOptions) -> None:

@@ -69,6 +69,10 @@ class Facts:
     "Whether it can keep the messages of its processes, or what its own record says of them."
     probes_links: bool = False
     "Whether the processes of a cluster can measure the links between them."
+    gives_scratch: bool = False
+    "Whether it gives each worker that it starts scratch of its own, on whatever host."
+    spans_hosts: bool = False
+    "Whether the workers that it starts without a batch system may be on several hosts."
     ahead: str = ""
     "Where a block is that has its first worker wait for a run, as module:name; empty: nowhere."
     start_s: float = 2.0
@@ -94,7 +98,15 @@ class Facts:
         """Whether --workers says how many slots there are, where --connect is given so; a cluster
         that runs already has its own.
         """
-        return not connect or connect == self.queue.partition(",")[0]
+        return not connect or self._is_queue(connect)
+
+    def _is_queue(self, connect: str) -> bool:
+        """Whether --connect names the batch system that starts workers for it."""
+        return bool(self.queue) and connect == self.queue.partition(",")[0]
+
+    def has_scratch(self, connect: str) -> bool:
+        """Whether each of its workers is given scratch of its own, with --connect given so."""
+        return self.gives_scratch or self._is_queue(connect)
 
 
 SERIAL = Facts(
@@ -153,6 +165,7 @@ SLURM = Facts(
     no_time_limit="a job of Slurm has one for all its tasks (--slurm-option time=...)",
     batch_system="Slurm",
     own_record="Slurm's times of its jobs",
+    gives_scratch=True,
     start_s=6.0,
 )
 
@@ -163,6 +176,7 @@ GNU_PARALLEL = Facts(
     clusters="GNU Parallel",
     connects_to="ssh:HOST[,HOST...] for GNU Parallel",
     own_record="GNU Parallel's joblog",
+    gives_scratch=True,
     start_s=2.5,
 )
 MPI = Facts(
@@ -174,6 +188,8 @@ MPI = Facts(
     is_soon_asked=True,
     clusters="MPI",
     connects_to="world, where mpiexec has started this command",
+    gives_scratch=True,
+    spans_hosts=True,
 )
 
 ENGINES: dict[str, Facts] = {

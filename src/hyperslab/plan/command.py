@@ -19,7 +19,8 @@ LOGS, PRIVATE = "logs", "private"
 """Folders of a submission: what commands have printed, a file for each slot; and their private
 folders, unless these are on a fast tier.
 """
-
+OWN_SCRATCH = "$TMPDIR"
+"Folder of each node in which scratch directories are made, where each worker has its own scratch."
 
 _WORD = re.compile(r"[^/_.]+")
 "A word in the path of a file, such as sub-01 in sub-01/anat/sub-01_T1w.nii.gz."

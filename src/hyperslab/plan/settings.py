@@ -40,6 +40,7 @@ class Settings(TypedDict, total=False):
     stage_in: str | os.PathLike[str]
     stage_out: str | os.PathLike[str]
     work_tier: str | os.PathLike[str]
+    scratch: str
     readers_per_device: int | None
     stagger: float
     trial: bool

@@ -13,8 +13,8 @@ from hyperslab.storage import ownfolder
 
 def place_of(name: str) -> Path:
     """Where the folder of such a name is, or will be."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isdir(runtime):  # a job may have that of the host from where it was submitted
         return Path(runtime) / name
     return Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find
 from tests.apps.experiment.specs import record_of
+from tests.formats.files import ROOT
 
 PAPER = PAPERS["spark-on-lustre"]
 Levels = Mapping[str, Level]
@@ -193,3 +195,15 @@ def test_the_page_has_advice_with_its_evidence(tmp_path: Path) -> None:
     assert "- Give Spark scratch in one file: `hyperslab scratch exec --on DIR`" in text
     assert "## Errata of the paper" in text
     assert "shared (opening 1 ms)" in text
+
+
+def test_tests_that_hold_claims_are_there(tmp_path: Path) -> None:
+    """And the page tells what that means."""
+    held = [one for _, one in judged(PAPER, []) if one.outcome == "held by a test"]
+    assert len(held) == 3
+    for one in held:
+        places = re.findall(r"`(tests/\S+)::(\w+)`", one.evidence[0])
+        assert places
+        assert all(f"def {name}(" in (ROOT / path).read_text() for path, name in places)
+    text = write_verdicts(tmp_path, PAPER, [], "hyperslab ...").read_text()
+    assert "A claim is held by a test where no trial tells it" in text

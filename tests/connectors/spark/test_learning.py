@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab.connectors.spark import learning, learning_data
+from hyperslab.connectors.spark import learning, learning_data, learning_fitted
 from hyperslab.connectors.spark.learning import WORKLOADS, problem_of
 from hyperslab.connectors.spark.learning_data import Problem
 from hyperslab.errors import UsageError
@@ -22,6 +22,10 @@ SPOILT: Mapping[str, Callable[[Any], Any]] = {
     "pic": lambda found: (found[0] - 1, *found[1:]),
     "prefix-span": lambda found: {**found, -1: ROWS},
     "fp-growth": lambda found: {**found, -1: ROWS},
+    "glm-regression": lambda found: (*found[:2], found[2] * 1.001),
+    "glm-classification": lambda found: (*found[:2], found[2] * 1.001),
+    "als": lambda found: ({user: one * 1.001 for user, one in found[0].items()}, found[1]),
+    "word2vec": lambda found: {**found, "none": 1.0},
 }
 "Results that are a little off; those of other workloads are numbers that are made larger."
 
@@ -37,6 +41,9 @@ def test_a_workload_comes_to_what_is_right(
     spark: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "ITERATIONS", 2)
+    monkeypatch.setattr(learning_fitted, "ITERATIONS", 2)
+    monkeypatch.setattr(learning_fitted, "SWEEPS", 2)
+    monkeypatch.setattr(learning_fitted, "DEPTH", 2)
     problem = replace(problem_of(name, 1e-9, PARTITIONS, COLUMNS), rows=ROWS)
     workload = WORKLOADS[name]
     found = workload.run(workload.load(spark, problem), problem)

@@ -17,6 +17,7 @@ import pytest
 
 from hyperslab.storage.mounts import mounts
 from hyperslab.storage.scratch import program, registry, removing
+from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import LOOP, Scratch, plain_name
 from tests.storage.scratch.stage import (
     await_gone,
@@ -241,6 +242,35 @@ def test_an_image_that_was_never_mounted_is_swept(storage: Path) -> None:
     with registry.locked():
         assert [one.name for one in removing.sweep()] == [left.name]
     assert is_gone(left, storage)
+
+
+KILLED = {
+    "mkfs.ext4": "timeout --signal=KILL 0.001 /sbin/mkfs.ext4",
+    "mount": "/bin/mount",
+}
+"Commands by which an image is made: one that is killed at its work, and one that has done it."
+
+
+@needs_root
+@pytest.mark.parametrize("name", KILLED)
+def test_a_command_that_is_killed_while_an_image_is_made_leaves_nothing(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None:
+        pytest.skip("there is no mkfs.ext4 here")
+    script = tmp_path / name
+    script.write_text(f'#!/bin/sh\n{KILLED[name]} "$@"\nkill -9 $$\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(ScratchFailed, match=f"{name}: (Killed|exit status -9)"):
+        made(storage, way=LOOP)
+    assert left(storage) == []
+    assert not any(str(storage) in file.read_text() for file in loop_files())
+
+
+def loop_files() -> Iterator[Path]:
+    """Files that say what loop devices are of."""
+    return Path("/sys/block").glob("loop*/loop/backing_file")
 
 
 def test_two_drivers_at_once_do_not_meet(

@@ -62,11 +62,11 @@ def test_engines_use_it(
     assert not Path(told["temporary"]).exists()
 
 
-def test_it_is_for_workers_of_this_host(tmp_path: Path) -> None:
+def test_it_is_for_workers_that_the_run_starts(tmp_path: Path) -> None:
     words = ("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "--scratch", "auto")
-    refused = call(*words, "--engine", "slurm")
+    refused = call(*words, "--engine", "dask-futures", "--connect", "tcp://10.0.0.1:1")
     assert refused.code == 2
-    assert "--scratch is for workers of this host" in refused.err
+    assert "--scratch is for workers that the run starts" in refused.err
 
 
 @pytest.fixture

@@ -21,13 +21,13 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from hyperslab import formats
 from hyperslab.apps.experiment.links import Slow, require_rate, require_slow, with_links
 from hyperslab.apps.experiment.setting import IN_SPARK, Setting, processors_of
-from hyperslab.apps.scratch import IMAGE
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
 from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import clause_of
 from hyperslab.plan.written import parse_size
+from hyperslab.storage.scratch.holding import IMAGE
 from hyperslab.storage.scratch.making import AUTO
 from hyperslab.storage.scratch.registry import TMPFS
 from hyperslab.workloads.synth import Format

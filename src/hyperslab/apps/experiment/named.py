@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hyperslab.apps.scratch import IMAGE
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.mistakes import Table
 from hyperslab.plan.written import parse_size
 from hyperslab.storage.emulation.settings import STRIPE_NBYTES, Settings, require
+from hyperslab.storage.scratch.holding import IMAGE
 from hyperslab.units import show_list, show_seconds
 
 Count = Annotated[int, Field(ge=1)]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.experiment.temporary import scratch_for
-from hyperslab.apps.scratch import surroundings
 from hyperslab.engines.environment import interpreted
 from hyperslab.errors import RunStopped
 from hyperslab.storage.emulation.program import names_served
+from hyperslab.storage.scratch.holding import surroundings
 from hyperslab.storage.scratch.program import prefix
 from hyperslab.storage.scratch.registry import Scratch
 

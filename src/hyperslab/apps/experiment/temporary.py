@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from hyperslab.apps.scratch import excuses, held, wish_for_run
 from hyperslab.errors import RunStopped
+from hyperslab.storage.scratch.holding import excuses, held, wish_for_run
 from hyperslab.storage.scratch.registry import Scratch
 
 

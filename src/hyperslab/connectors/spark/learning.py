@@ -5,76 +5,41 @@ They are tests of spark-perf (https://github.com/databricks/spark-perf, mllib-te
 at scale 1; sequences are of 50 items, as of its 500 none is in half of them.
 
 A workload joins with a function for its data, one that runs and one that judges, and a line in
-WORKLOADS.
+WORKLOADS, here or in learning_fitted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hyperslab.connectors.spark import learning_data as data
+from hyperslab.connectors.spark import learning_fitted
 from hyperslab.connectors.spark.learning_data import Floats, Problem, added
+from hyperslab.connectors.spark.learning_frames import (
+    FEATURES,
+    ID,
+    LABEL,
+    Workload,
+    close,
+    labelled,
+    numbered,
+    schema,
+    vectors,
+)
 from hyperslab.errors import UsageError, suggest
 
 TOPICS, CLUSTERS, ITERATIONS = 20, 40, 20
 COMPONENTS, SINGULAR = 50, 10
+BLOCK = 1024
+"Rows and columns of a block."
 SUPPORT, LONGEST, PROJECTED = 0.5, 10, 32_000_000
-CLOSE = 1e-6
-"Relative difference of two ways to compute a number up to which both are right."
-FEATURES = "features"
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A workload, and what its result has to be."""
-
-    problem: Problem
-    "Size at scale 1."
-    load: Callable[[Any, Problem], Any]
-    "Makes the data, a DataFrame, of a session."
-    run: Callable[[Any, Problem], Any]
-    "Comes to a result."
-    is_right: Callable[[Any, Any, Problem], bool]
-    "Says whether that is right, by a context of Spark."
-
-
-def _vectors(rows_of: Callable[[int, Problem], Floats], spark: Any, problem: Problem) -> Any:
-    """A DataFrame of vectors."""
-    from pyspark.ml.linalg import Vectors
-
-    def rows(partition: int, asked: Problem) -> Iterator[tuple[Any]]:
-        return ((Vectors.dense(row),) for row in rows_of(partition, asked))
-
-    return data.table(spark, problem, rows, _schema())
-
-
-def _schema(*others: tuple[str, str]) -> Any:
-    """The schema of other columns, by their names and types, and of vectors behind them."""
-    from pyspark.ml.linalg import VectorUDT
-    from pyspark.sql.types import StructType
-
-    schema = StructType()
-    for name, kind in others:
-        schema = schema.add(name, kind)
-    return schema.add(FEATURES, VectorUDT())
-
-
-def _close(found: Any, expected: Any) -> bool:
-    return bool(np.allclose(found, expected, rtol=CLOSE, atol=CLOSE))
-
-
-def _moments(partition: int, problem: Problem) -> Floats:
-    """Products of all pairs of columns, the first of which is 1."""
-    rows = data.mixed(partition, problem)
-    with_one = np.column_stack([np.ones(len(rows)), rows])
-    products: Floats = with_one.T @ with_one
-    return products
+_moments = partial(data.moments, data.mixed)
 
 
 def _covariances(context: Any, problem: Problem) -> tuple[Floats, Floats]:
@@ -96,7 +61,7 @@ def summary_statistics(frame: Any, _: Problem) -> Any:
 
 def _summary_is_right(found: Any, context: Any, problem: Problem) -> bool:
     means, covariances = _covariances(context, problem)
-    return _close(found[0], means) and _close(found[1], np.diag(covariances))
+    return close(found[0], means) and close(found[1], np.diag(covariances))
 
 
 def correlation(method: str, frame: Any, _: Problem) -> Floats:
@@ -111,7 +76,7 @@ def correlation(method: str, frame: Any, _: Problem) -> Floats:
 def _pearson_is_right(found: Any, context: Any, problem: Problem) -> bool:
     _, covariances = _covariances(context, problem)
     spread = np.sqrt(np.diag(covariances))
-    return _close(found, covariances / np.outer(spread, spread))
+    return close(found, covariances / np.outer(spread, spread))
 
 
 def _spearman_is_right(found: Any, context: Any, problem: Problem) -> bool:
@@ -120,45 +85,25 @@ def _spearman_is_right(found: Any, context: Any, problem: Problem) -> bool:
     two = np.concatenate(parts.map(lambda one: data.mixed(one, problem)[:, :2]).collect())
     ranks = two.argsort(axis=0).argsort(axis=0)
     expected = np.asarray(np.corrcoef(ranks, rowvar=False))
-    return _close(found[0, 1], expected[0, 1]) and _close(np.diag(found), 1)
-
-
-def _labelled(spark: Any, problem: Problem) -> Any:
-    from pyspark.ml.linalg import Vectors
-
-    def rows(partition: int, asked: Problem) -> Iterator[tuple[float, Any]]:
-        labels, features = data.categories(partition, asked)
-        pairs = zip(labels, features, strict=True)
-        return ((float(label), Vectors.dense(row)) for label, row in pairs)
-
-    return data.table(spark, problem, rows, _schema(("label", "double")))
+    return close(found[0, 1], expected[0, 1]) and close(np.diag(found), 1)
 
 
 def chi_square(frame: Any, _: Problem) -> Floats:
     """Whether features are independent of labels: the statistic of each."""
     from pyspark.ml.stat import ChiSquareTest
 
-    [row] = ChiSquareTest.test(frame, FEATURES, "label").collect()
+    [row] = ChiSquareTest.test(frame, FEATURES, LABEL).collect()
     found: Floats = row.statistics.toArray()
     return found
 
 
 def _chi_square_is_right(found: Any, context: Any, problem: Problem) -> bool:
-    counts = added(context, problem, _contingency)
+    counts = added(context, problem, data.contingency)
     rows = counts.sum(axis=2, keepdims=True)
     columns = counts.sum(axis=1, keepdims=True)
     expected = rows * columns / problem.rows
     terms = np.divide((counts - expected) ** 2, expected, where=expected > 0, out=0 * expected)
-    return _close(found, terms.sum(axis=(1, 2)))
-
-
-def _contingency(partition: int, problem: Problem) -> Floats:
-    """Number of rows by feature, value and label."""
-    labels, features = data.categories(partition, problem)
-    counts = np.zeros((problem.columns, data.CATEGORIES, data.LABELS))
-    for column in range(problem.columns):
-        np.add.at(counts[column], (features[:, column], labels), 1)
-    return counts
+    return close(found, terms.sum(axis=(1, 2)))
 
 
 def principal_components(frame: Any, problem: Problem) -> Floats:
@@ -177,7 +122,7 @@ def _components(problem: Problem) -> int:
 def _components_are_right(found: Any, context: Any, problem: Problem) -> bool:
     _, covariances = _covariances(context, problem)
     values = np.linalg.eigvalsh(covariances)[::-1]
-    return _close(found, (values / values.sum())[: len(found)])
+    return close(found, (values / values.sum())[: len(found)])
 
 
 def singular_values(frame: Any, problem: Problem) -> Floats:
@@ -193,21 +138,48 @@ def singular_values(frame: Any, problem: Problem) -> Floats:
 def _singular_values_are_right(found: Any, context: Any, problem: Problem) -> bool:
     products = added(context, problem, _moments)[1:, 1:]
     values = np.sqrt(np.linalg.eigvalsh(products)[::-1])
-    return _close(found, values[: len(found)])
+    return close(found, values[: len(found)])
+
+
+def block_product(frame: Any, _: Problem) -> Floats:
+    """The rows' products with each other by blocks of a matrix: sum and trace of the whole."""
+    from pyspark.mllib.linalg import Vectors
+    from pyspark.mllib.linalg.distributed import IndexedRow, IndexedRowMatrix
+
+    rows = frame.rdd.map(lambda row: IndexedRow(row.id, Vectors.fromML(row.features)))
+    blocks = IndexedRowMatrix(rows).toBlockMatrix(BLOCK, BLOCK)
+    product = blocks.transpose().multiply(blocks).blocks
+    found: Floats = product.map(_sum_and_trace).reduce(lambda a, b: a + b)
+    return found
+
+
+def _sum_and_trace(block: tuple[tuple[int, int], Any]) -> Floats:
+    (row, column), values = block
+    matrix = values.toArray()
+    return np.array([matrix.sum(), matrix.trace() if row == column else 0.0])
+
+
+def _product_is_right(found: Any, context: Any, problem: Problem) -> bool:
+    return close(found / added(context, problem, _squared_sums), 1)
+
+
+def _squared_sums(partition: int, problem: Problem) -> Floats:
+    rows = data.mixed(partition, problem)
+    return np.array([(rows.sum(axis=1) ** 2).sum(), (rows**2).sum()])
 
 
 def naive_bayes(frame: Any, _: Problem) -> Floats:
     """Logarithms of shares that features have of each label (multinomial naive Bayes)."""
     from pyspark.ml.classification import NaiveBayes
 
-    found: Floats = NaiveBayes(featuresCol=FEATURES, labelCol="label").fit(frame).theta.toArray()
+    found: Floats = NaiveBayes(featuresCol=FEATURES, labelCol=LABEL).fit(frame).theta.toArray()
     return found
 
 
 def _shares_are_right(found: Any, context: Any, problem: Problem) -> bool:
     """Look at shares with one more of each feature, as nothing is impossible."""
     sums = added(context, problem, _sums_by_label) + 1
-    return _close(found, np.log(sums / sums.sum(axis=1, keepdims=True)))
+    return close(found, np.log(sums / sums.sum(axis=1, keepdims=True)))
 
 
 def _sums_by_label(partition: int, problem: Problem) -> Floats:
@@ -228,7 +200,7 @@ def k_means(frame: Any, problem: Problem) -> tuple[Floats, float]:
 
 def _clusters_are_right(found: Any, context: Any, problem: Problem) -> bool:
     centres, cost = found
-    return _close(cost / added(context, problem, partial(_cost, centres)), 1)
+    return close(cost / added(context, problem, partial(_cost, centres)), 1)
 
 
 def _cost(centres: Floats, partition: int, problem: Problem) -> float:
@@ -249,7 +221,7 @@ def _documents(spark: Any, problem: Problem) -> Any:
             for number, one in enumerate(counts)
         )
 
-    return data.table(spark, problem, rows, _schema(("id", "long")))
+    return data.table(spark, problem, rows, schema((ID, "long")))
 
 
 def topics(frame: Any, problem: Problem) -> Floats:
@@ -263,7 +235,7 @@ def topics(frame: Any, problem: Problem) -> Floats:
 
 def _topics_are_right(found: Any, _: Any, problem: Problem) -> bool:
     """Look whether every word is in topics, once in all."""
-    return bool(found.min() >= 0) and _close(found.sum() / (problem.rows * data.WORDS), 1)
+    return bool(found.min() >= 0) and close(found.sum() / (problem.rows * data.WORDS), 1)
 
 
 def _graph(spark: Any, problem: Problem) -> Any:
@@ -347,7 +319,8 @@ def _items(partition: int, problem: Problem) -> Counter[int]:
     return Counter(item for (items,) in _held(partition, problem) for item in items)
 
 
-_normal = partial(_vectors, data.mixed)
+_normal = partial(vectors, data.mixed)
+_labelled = partial(labelled, data.categories)
 WORKLOADS: Mapping[str, Workload] = {
     "summary-statistics": Workload(
         Problem(1_000_000, 500), _normal, summary_statistics, _summary_is_right
@@ -363,7 +336,7 @@ WORKLOADS: Mapping[str, Workload] = {
     ),
     "pca": Workload(Problem(1_000_000, 1000), _normal, principal_components, _components_are_right),
     "kmeans": Workload(
-        Problem(1_000_000, 10_000), partial(_vectors, data.clustered), k_means, _clusters_are_right
+        Problem(1_000_000, 10_000), partial(vectors, data.clustered), k_means, _clusters_are_right
     ),
     "lda": Workload(Problem(50_000, 10_000), _documents, topics, _topics_are_right),
     "pic": Workload(Problem(10_000_000), _graph, power_iteration, _assigned),
@@ -371,6 +344,10 @@ WORKLOADS: Mapping[str, Workload] = {
     "svd": Workload(Problem(1_000_000, 500), _normal, singular_values, _singular_values_are_right),
     "naive-bayes": Workload(Problem(1_000_000, 10_000), _labelled, naive_bayes, _shares_are_right),
     "fp-growth": Workload(Problem(5_000_000), _baskets, fp_growth, _items_are_right),
+    "block-matrix-mult": Workload(
+        Problem(20_000, 10_000), partial(numbered, data.mixed), block_product, _product_is_right
+    ),
+    **learning_fitted.WORKLOADS,
 }
 "All of them."
 

@@ -4,7 +4,7 @@ Spark and in a test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,10 @@ WORDS = 100
 "Words of a document."
 DEGREE = 20
 "Neighbours of a node: the nearest ones on a ring."
+NOISE, MISTAKEN = 0.1, 0.1
+"How much of labels is noise, and the share of those on the wrong side."
+RATED = 8
+"Ratings of a user, where it draws no item twice."
 ITEMS, ITEMSETS, SKEW = 50, 5, 0.1
 "Different items of sequences, mean number of sets in a sequence, and how unlike their numbers are."
 SET_SIZE = 2
@@ -84,6 +88,44 @@ def categories(partition: int, problem: Problem) -> tuple[Ints, Ints]:
     return labels, features
 
 
+def contingency(partition: int, problem: Problem) -> Floats:
+    """Number of such rows by feature, value and label."""
+    labels, features = categories(partition, problem)
+    counts = np.zeros((problem.columns, CATEGORIES, LABELS))
+    for column in range(problem.columns):
+        np.add.at(counts[column], (features[:, column], labels), 1)
+    return counts
+
+
+def on_a_plane(partition: int, problem: Problem) -> tuple[Floats, Floats]:
+    """Labels that are a linear function of their rows, but for a little."""
+    random = problem.random(partition)
+    rows = random.standard_normal((problem.size(partition), problem.columns))
+    weights = np.random.default_rng(problem.seed).standard_normal(problem.columns)
+    return rows @ weights + NOISE * random.standard_normal(len(rows)), rows
+
+
+def on_two_sides(partition: int, problem: Problem) -> tuple[Floats, Floats]:
+    """Labels 0 and 1 on the two sides of a plane, but for a few."""
+    values, rows = on_a_plane(partition, problem)
+    wrong = problem.random(partition).random(len(rows)) < MISTAKEN
+    return ((values > 0) ^ wrong).astype(float), rows
+
+
+Rated = tuple[int, Ints, Floats]
+"A user, the items that it has rated, and what it has given them."
+
+
+def ratings(partition: int, problem: Problem) -> Iterator[Rated]:
+    """Ratings of a few items each by the users of a partition; there are as many items as
+    columns.
+    """
+    random = problem.random(partition)
+    for user in range(*problem.span(partition)):
+        items = np.unique(random.integers(problem.columns, size=RATED))
+        yield user, items, random.integers(1, 6, size=len(items)).astype(float)
+
+
 def documents(partition: int, problem: Problem) -> Ints:
     """Words of documents, by their numbers; there are as many different ones as columns."""
     shape = (problem.size(partition), WORDS)
@@ -111,6 +153,14 @@ def _set(random: np.random.Generator) -> list[int]:
     shares = random.random(SET_SIZE) ** SKEW
     found: list[int] = np.unique((shares * ITEMS).astype(np.int64)).tolist()
     return found
+
+
+def moments(rows_of: Callable[[int, Problem], Floats], partition: int, problem: Problem) -> Floats:
+    """Products of all pairs of columns, the first of which is 1."""
+    rows = rows_of(partition, problem)
+    with_one = np.column_stack([np.ones(len(rows)), rows])
+    products: Floats = with_one.T @ with_one
+    return products
 
 
 Rows = Callable[[int, Problem], Iterable[tuple[Any, ...]]]

@@ -20,6 +20,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol
 
+from hyperslab.engines import scratched
 from hyperslab.engines.batches import batch
 from hyperslab.engines.batches.engine import BatchEngine, Ending, Work
 from hyperslab.engines.batches.orders import marks_of, serve_lane, write_secret
@@ -31,12 +32,9 @@ from hyperslab.engines.environment import (
     share,
     volunteer,
 )
+from hyperslab.engines.stopping import stop
 from hyperslab.errors import RunStopped
 
-STOPPED_STATUS = 75
-"Exit status of a command that cannot continue, such as on a full disk."
-STOPPED = "hyperslab stopped: "
-"Beginning of the line in which it says why."
 MOST_STARTS = 64
 "How often a batch is begun; what is left then waits for the driver's next round."
 SCRIPT = """\
@@ -51,6 +49,10 @@ while [ $start -lt {most} ]; do
     [ -e {marks}/{name}.b"$1" ] || break # it has not died in the middle of a task
 done
 exit $status
+"""
+WITHIN = """\
+# Runs another script, with scratch of its own.
+exec {command} "$@"
 """
 _PLACE = struct.Struct("<QQ")
 
@@ -96,13 +98,28 @@ class CommandEngine(BatchEngine):
 
     def python(self) -> Sequence[str]:
         """The command that runs `main` of this module with the arguments that follow."""
-        return program(__name__, [])
+        return self.program(__name__, [])
+
+    def program(self, module: str, given: Sequence[str]) -> Sequence[str]:
+        """The command that runs a module's `main` with these arguments, where the batches run."""
+        return program(module, given)
 
     def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> Work:
         write_secret(_batches_of(place), packed_together(batches))
         script = Path(f"{place}.sh")
-        write_secret(script, self._script(place).encode("utf-8", "surrogateescape"))
+        text = self._script(place)
+        if self.options.scratch:
+            bare = Path(f"{place}.bare.sh")
+            _write_script(bare, text)
+            text = self._within(bare)
+        _write_script(script, text)
         return Launched(self.launch(script, len(batches)))
+
+    def _within(self, script: Path) -> str:
+        """A script that runs another one with scratch of its own."""
+        given = scratched.arguments(self.options.scratch, self.options.folder)
+        words = self.program(scratched.MODULE, given)
+        return WITHIN.format(command=shlex.join([*words, "sh", str(script)]))
 
     def _script(self, place: str) -> str:
         marks = marks_of(place)
@@ -114,6 +131,10 @@ class CommandEngine(BatchEngine):
             marks=shlex.quote(str(marks)),
             name=marks.name,
         )
+
+
+def _write_script(path: Path, text: str) -> None:
+    write_secret(path, text.encode("utf-8", "surrogateescape"))
 
 
 def packed_together(batches: Sequence[bytes]) -> bytes:
@@ -157,18 +178,4 @@ def main(how: Callable[[int], str] = how_it_ended) -> None:
     try:
         batch.run(place, unpacked(_batches_of(place), int(number)), before)
     except RunStopped as reason:
-        print(f"{STOPPED}{reason}", file=sys.stderr, flush=True)
-        sys.exit(STOPPED_STATUS)
-
-
-def why_stopped(log: Path, since: int) -> str:
-    """The reason that a command has printed to the log behind so many bytes; '' if none has, or
-    there is no log.
-    """
-    if not log.exists():
-        return ""
-    with open(log, "rb") as file:
-        file.seek(since)
-        lines = file.read().decode(errors="replace").splitlines()
-    reasons = [line.removeprefix(STOPPED) for line in lines if line.startswith(STOPPED)]
-    return next(reversed(reasons), "")
+        stop(reason)

@@ -11,8 +11,10 @@ nothing is left behind whatever kills the driver.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
+import sys
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +46,8 @@ class Spec:
     "Memory of one worker; 0: Dask's or the site's default."
     scratch: str
     "A folder for what workers spill; removed at the end."
+    before: tuple[str, ...] = ()
+    "Words before the Python of a job, which give its worker scratch of its own; (): it has none."
 
 
 def main(fd: int) -> None:
@@ -94,9 +98,13 @@ def _start_slurm(spec: Spec) -> Any:
     """One job per worker; partition, account, time limit and so on come from dask-jobqueue's own
     configuration.
     """
+    import dask
     from dask_jobqueue import SLURMCluster
 
     settings: dict[str, Any] = {"memory": f"{spec.memory_bytes}B"} if spec.memory_bytes else {}
+    if spec.before:
+        python = dask.config.get("jobqueue.slurm.python", None) or sys.executable
+        settings["python"] = f"{shlex.join(spec.before)} {python}"
     cluster = SLURMCluster(cores=spec.threads, processes=1, **settings)
     cluster.scale(jobs=spec.workers)
     return cluster

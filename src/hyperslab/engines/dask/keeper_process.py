@@ -12,6 +12,7 @@ from contextlib import suppress
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.dask.keeper import Spec
 from hyperslab.engines.environment import start
+from hyperslab.engines.scratched import words_before
 from hyperslab.errors import RunStopped
 
 START_LIMIT_S = 120.0
@@ -27,8 +28,18 @@ class KeeperProcess:
         self._process, self._connection = start("hyperslab.engines.dask.keeper", options, self.log)
         self._kind = options.connect or "local"
         memory = options.memory_bytes // options.workers if options.connect else 0
+        before: list[str] = []
+        if options.scratch:
+            before = words_before(options.scratch, options.folder)
         self._connection.send(
-            Spec(self._kind, options.workers, options.threads, memory, self._scratch)
+            Spec(
+                self._kind,
+                options.workers,
+                options.threads,
+                memory,
+                self._scratch,
+                tuple(before),
+            )
         )
 
     def await_ready(self) -> str:

@@ -17,9 +17,8 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from hyperslab.engines import EngineOptions
-from hyperslab.engines.batches import launcher
-from hyperslab.engines.batches.launcher import STOPPED_STATUS, CommandEngine, why_stopped
+from hyperslab.engines import EngineOptions, stopping
+from hyperslab.engines.batches.launcher import CommandEngine
 from hyperslab.engines.batches.orders import marks_of, write_secret
 from hyperslab.engines.batches.workers import pack_hyperslab, require_able
 from hyperslab.engines.environment import FIRST_SIGNAL, bootstrap, how_it_ended
@@ -90,8 +89,8 @@ class Jobs:
 
     def _require_that_jobs_ran(self) -> None:
         ended = {job.status for job in joblog.read(self._record)}
-        if STOPPED_STATUS in ended:
-            reason = why_stopped(self._log, self._since)
+        if stopping.STATUS in ended:
+            reason = stopping.why_stopped(self._log, self._since)
             raise RunStopped(reason or f"a job of GNU Parallel could not continue: see {self._log}")
         never_began = ended and max(ended) < FIRST_SIGNAL and 0 not in ended
         if never_began and not any(self._marks.glob("*")):
@@ -163,11 +162,11 @@ class GnuParallel(CommandEngine):
         self.serve_clock(next(iter(addresses), None))
         self._slots = _slots(answers)
 
-    def python(self) -> Sequence[str]:
+    def program(self, module: str, given: Sequence[str]) -> Sequence[str]:
         if not self.options.connect:
-            return super().python()
+            return super().program(module, given)
         zipped = str(self.options.folder / ZIP)
-        return python_command(bootstrap(launcher.__name__, [], f"sys.path.append({zipped!r})"))
+        return python_command(bootstrap(module, given, f"sys.path.append({zipped!r})"))
 
     def launch(self, script: Path, batches: int) -> Jobs:
         marks = marks_of(str(script.with_suffix("")))

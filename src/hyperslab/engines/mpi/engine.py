@@ -95,6 +95,11 @@ class Mpi(BatchEngine):
         """Raise ImportError where mpi4py, UsageError where an MPI that fits it is missing."""
         import mpi4py  # noqa: F401
 
+        if options.connect and options.scratch:
+            raise UsageError(
+                f"--scratch: the ranks of --connect {options.connect} run already, and each has to"
+                " have it before MPI begins: give it to 'hyperslab run' in the command of mpiexec"
+            )
         if options.connect == WORLD:
             joined.join()
         elif options.connect:

@@ -27,6 +27,8 @@ from hyperslab.engines.mpi import mpiexec
 from hyperslab.engines.mpi.ending import Dead, first_dead, refusal
 from hyperslab.engines.mpi.near import RankDied, death, gone, near
 from hyperslab.engines.mpi.rank import MARK, Answer, Order, surveying
+from hyperslab.engines.scratched import words_before
+from hyperslab.engines.stopping import why_stopped
 from hyperslab.errors import RunStopped
 
 START_LIMIT_S = 120.0
@@ -49,9 +51,12 @@ class Ranks:
         command = mpiexec.command()
         self._name = os.path.basename(command[0])
         worker = program("hyperslab.engines.mpi.rank", [options.workers, *astuple(lifeline.own())])
+        if options.scratch:
+            worker = [*words_before(options.scratch, options.folder), *worker]
         end = lifeline.another_end()
         try:
             with open(self.log, "ab") as output:
+                self._since = output.tell()
                 self._process = subprocess.Popen(
                     [*command, "-n", str(options.workers), *worker],
                     stdin=subprocess.PIPE,
@@ -170,8 +175,9 @@ class Ranks:
         if self._process.poll() is None:
             return
         self.kill()
-        said = self._said()
-        why = refusal(said, self._options.workers, mpiexec.VARIABLE)
+        why = why_stopped(self.log, self._since)
+        if not why:
+            why = refusal(self._said(), self._options.workers, mpiexec.VARIABLE)
         raise RunStopped(
             why
             or f"{self._name} ended with status {self._process.returncode} before its ranks were"

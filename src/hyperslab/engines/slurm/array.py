@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hyperslab.engines.batches.launcher import why_stopped
 from hyperslab.engines.slurm import commands, submitted
 from hyperslab.engines.slurm.commands import FORGOTTEN, Job, Unanswered
 from hyperslab.engines.slurm.ends import died
 from hyperslab.engines.slurm.submitted import SubmittedJobs, forget, insist
 from hyperslab.engines.slurm.waiting import Chain
+from hyperslab.engines.stopping import why_stopped
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from hyperslab.engines import EngineOptions, Running
 from hyperslab.engines.batches.engine import Ending, Work
 from hyperslab.engines.batches.launcher import CommandEngine, Launched
-from hyperslab.engines.environment import program
 from hyperslab.engines.jobs import LAST_LOG, Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import AFTER_OTHERS, Array, why_never
@@ -125,7 +124,7 @@ class Slurm(CommandEngine):
             yield from super().run(tasks, steps, merge)
 
     def python(self) -> Sequence[str]:
-        return program("hyperslab.engines.slurm.element", [])
+        return self.program("hyperslab.engines.slurm.element", [])
 
     def launch(self, script: Path, batches: int) -> Array:
         options = self.options

@@ -38,6 +38,7 @@ Outcome = Literal[
     "refuted",
     "open",
     "by construction",
+    "held by a test",
     "not tested",
 ]
 COMPUTING = "compute_s"
@@ -147,6 +148,14 @@ class Claim:
 def untestable(why: str) -> Judge:
     """Judge nothing, and say why."""
     return lambda _: Judged("not tested", [why])
+
+
+def held_by(tests: Sequence[str], *told: str) -> Judge:
+    """Leave it to tests of this project, each named as pytest names it, which hold a claim whenever
+    they are played; no trial tells it.
+    """
+    named = [f"`{test}`" for test in tests]
+    return lambda _: Judged("held by a test", [f"{show_list(named)}.", *told])
 
 
 def expecting(verdicts: Collection[Verdict], found: Sequence[Comparison]) -> Judged:

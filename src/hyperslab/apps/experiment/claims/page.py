@@ -46,6 +46,10 @@ HOW_JUDGED = (
     " itself: of twenty, one may come out so by chance."
 )
 "How claims are judged, on every page."
+BY_A_TEST = (
+    "A claim is held by a test where no trial tells it, and tests of this project do, which are"
+    " named: they fail where it does not hold."
+)
 PAPERS_OWN = "paper"
 "Scale of the sizes and levels of the papers."
 
@@ -263,6 +267,8 @@ def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) 
     """What came of every claim, in a table and then one by one with its evidence."""
     yield _table(found, findings).markdown()
     yield from (HOW_JUDGED, "")
+    if any(one.outcome == "held by a test" for _, one in found):
+        yield from (BY_A_TEST, "")
     by_spec = {one.name: one for one in findings}
     for claim, one in found:
         yield from (f"### {claim.text}", "")

@@ -20,6 +20,7 @@ from hyperslab.apps.experiment.claims.claim import (
     advised,
     expecting,
     expecting_each,
+    held_by,
     judged_contrasts,
     ratios_of,
     rising,
@@ -50,6 +51,7 @@ MOST = 1.6
 "Time with one file on shared storage over that in memory, in the paper."
 SLOWED = ("lda", "pic", "summary-statistics", "spearman", "prefix-span")
 "Workloads of MLlib that the paper has seen slow down on Comet."
+COUNTS = "tests/apps/files/test_counts_of_spark.py"
 GAINING = ("lda", "pic", "spearman", "chi-sq-feature", "prefix-span")
 "Workloads of MLlib that gained on Cori."
 
@@ -341,21 +343,42 @@ CLAIMS = (
     Claim(
         "A reader of text opens two files for a partition, one of Parquet four.",
         "",
-        untestable(
-            "Tests of this project hold both counts on Spark 4.3; no experiment reads files."
+        held_by(
+            [
+                f"{COUNTS}::test_a_reader_of_text_opens_two_files_a_partition",
+                f"{COUNTS}::test_a_reader_of_parquet_opens_four_files_a_partition",
+            ],
+            "They count operations of Spark 4.3 on a local disk; files of checksums are half of"
+            " them.",
         ),
         "2 and 4 (in its text)",
     ),
     Claim(
-        "Several directories are used in turn, so that the slow one still sets the pace.",
+        "Several directories are used in turn.",
         "",
-        untestable("No experiment gives Spark several directories."),
+        held_by(
+            [f"{COUNTS}::test_of_two_directories_each_has_files_of_a_shuffle"],
+            "Spark 4.3 chooses one for each file by its name, of two on one disk.",
+        ),
+        "no number (in its text on earlier work)",
+    ),
+    Claim(
+        "Of several directories the slow one still sets the pace.",
+        "",
+        untestable(
+            "No experiment gives Spark several directories. `bench_scratch --also several` took"
+            " 28.3 s with one of two on slow storage, 45.6 s with all of it there and 14.4 s in"
+            " memory, on a busy machine: half of the way."
+        ),
         "no number (in its text on earlier work)",
     ),
     Claim(
         "A job fails when its scratch in memory is full.",
         "",
-        untestable("No experiment fills scratch; with --fallback files go on elsewhere."),
+        held_by(
+            ["tests/apps/files/test_full_memory.py::test_a_shuffle_fails_in_memory_that_is_full"],
+            "With one file and `--fallback` the same job goes on elsewhere.",
+        ),
         "no number (in its text on earlier work)",
     ),
 )
