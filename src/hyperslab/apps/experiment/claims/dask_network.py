@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Iterator, Mapping, Sequence
 
+from hyperslab.apps.experiment.claims import dask_counted
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
     Contrast,
@@ -13,29 +12,15 @@ from hyperslab.apps.experiment.claims.claim import (
     Judge,
     Judged,
     Outcome,
-    Values,
     advised,
     expecting,
     judged_contrasts,
-    outcome_of,
-    rising,
-    sign_of,
 )
-from hyperslab.apps.experiment.comparison import (
-    MEASURE,
-    CellResult,
-    Comparison,
-    compare,
-    measured,
-    paired,
-)
+from hyperslab.apps.experiment.comparison import MEASURE, CellResult, Comparison, compare
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import mean_interval, ratio_interval
 from hyperslab.apps.experiment.links import Slow
-from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.apps.experiment.shown import show_interval
 from hyperslab.network.lab.link import parse_rate
-from hyperslab.units import show_bytes, show_list, show_seconds, show_share
 
 PLACEMENT = "dask-network/placement"
 DELAY = "dask-network/delay"
@@ -44,24 +29,8 @@ GRID = "dask-network/grid"
 WORKERS = "dask-network/workers"
 SHAPES = "dask-network/shapes"
 IDLE = "dask-network/idle"
-TASK_SHARE = 0.48
-"Share of the scheduler's packets that hand out tasks, in the paper."
 NEAR = 0.1
 "Relative difference of two factors from which on they are not the same."
-DATA_SHARE = 0.98
-"Share of a worker's packets that hold data, in the paper."
-SENT_RATIO = 20.0
-"Packets of a worker over those of the scheduler, as the paper prints it."
-INTERVAL_S = 1.022
-"Time from one heartbeat to the next, as the paper prints it."
-REQUEST_NBYTES, REPLY_NBYTES = 279, 77
-"Sizes of a heartbeat and of the answer, in the paper."
-LIKE = 0.2
-"Relative difference from which on two quantities are not the same."
-RULE = (
-    "Dask's scheduler tells its workers how often: every 0.5 s up to ten workers, every 1 s below"
-    " 50, every 2 s below 200, and n / 200 + 1 s with n workers from there on."
-)
 
 
 def _beside(evidence: Evidence, level: str, reference: str, **others: Level) -> list[Comparison]:
@@ -160,144 +129,6 @@ def _bits(rate: Level) -> float:
     return float(parse_rate("link_rate", str(rate)))
 
 
-def _trials(evidence: Evidence) -> list[Attempt]:
-    """All trials of the baseline, also those that processors held up: what is counted does not
-    depend on time.
-    """
-    cell = evidence.cell()
-    if cell is None:
-        return []
-    return [*cell.done, *cell.rejected]
-
-
-def _counted(evidence: Evidence, name: str) -> list[float]:
-    """A number of all trials that know it."""
-    values = [one.numbers.get(name) for one in _trials(evidence)]
-    return [value for value in values if value is not None]
-
-
-def _task_share(evidence: Evidence) -> Judged:
-    shares = _counted(evidence, "task_share")
-    if not shares:
-        return _nothing()
-    return _of_packets(
-        f"{show_share(fmean(shares))} of the operations that the scheduler sends hand out tasks;"
-        f" {show_share(TASK_SHARE)} of its packets do in the paper."
-    )
-
-
-def _data_share(evidence: Evidence) -> Judged:
-    shares = _counted(evidence, "data_share")
-    if not shares:
-        return _nothing()
-    return _of_packets(
-        f"{show_share(fmean(shares))} of the bytes that workers send are data;"
-        f" {show_share(DATA_SHARE)} of their packets are in the paper."
-    )
-
-
-def _of_packets(told: str) -> Judged:
-    """Judge nothing by a share that is of something else than the paper's."""
-    why = "Packets are not told apart here, which may hold several operations, or part of one."
-    return Judged("not tested", [told, why])
-
-
-def _near(values: Sequence[float], printed: float) -> Outcome:
-    """Look whether a number is about the one that is printed, by its 95 % interval."""
-    interval = mean_interval(values)
-    if interval.low is None or interval.high is None:
-        return "open"
-    least = printed * (1 - LIKE)
-    most = printed * (1 + LIKE)
-    if least <= interval.low and interval.high <= most:
-        return "reproduced"
-    is_apart = interval.high < least or interval.low > most
-    return "refuted" if is_apart else "open"
-
-
-def _nothing() -> Judged:
-    return Judged("not tested", ["No trial has counted what is sent."])
-
-
-def _sent_ratio(evidence: Evidence) -> Judged:
-    """Compare what a worker sends with what the scheduler does."""
-    units = {"sent_packets": "packets", "sent_nbytes": "bytes", "operations": "operations"}
-    found = {words: _times_as_many(evidence, name) for name, words in units.items()}
-    told = [
-        f"A worker sends {show_mean(ratios)} times as many {words} as the scheduler."
-        for words, ratios in found.items()
-        if ratios
-    ]
-    packets = found["packets"]
-    if not packets:
-        return Judged("not tested", ["No trial has counted packets.", *told])
-    modes = {one.network.get("mode") for one in _trials(evidence) if one.network}
-    if modes != {"exact"}:
-        why = "Dozens of packets were handed on as one, and counted as one."
-        return Judged("not tested", [why, *told])
-    return Judged(_near(packets, SENT_RATIO), [*told, "Acknowledgements are packets, too."])
-
-
-def _times_as_many(evidence: Evidence, name: str) -> list[float]:
-    """A worker's number over that of the scheduler, of each trial that knows both."""
-    pairs = [
-        (one.numbers.get(f"worker_{name}"), one.numbers.get(f"scheduler_{name}"))
-        for one in _trials(evidence)
-    ]
-    return [worker / scheduler for worker, scheduler in pairs if worker and scheduler]
-
-
-def _interval(evidence: Evidence) -> Judged:
-    found = _as_printed(evidence, "heartbeat_interval_s", INTERVAL_S, show_seconds)
-    return Judged(found.outcome, [*found.evidence, RULE])
-
-
-def _size(evidence: Evidence) -> Judged:
-    asked = _as_printed(
-        evidence, "heartbeat_request_nbytes", REQUEST_NBYTES, lambda size: f"{size:.0f} B"
-    )
-    replied = _as_printed(
-        evidence, "heartbeat_reply_nbytes", REPLY_NBYTES, lambda size: f"{size:.0f} B"
-    )
-    told = [f"Requests: {asked.evidence[0]}", f"Answers: {replied.evidence[0]}"]
-    if asked.outcome == replied.outcome:
-        return Judged(asked.outcome, told)
-    return Judged(outcome_of([sign_of(asked), sign_of(replied)]), told)
-
-
-def _as_printed(
-    evidence: Evidence, name: str, printed: float, show: Callable[[float], str]
-) -> Judged:
-    values = _counted(evidence, name)
-    if not values:
-        return _nothing()
-    told = f"{show(fmean(values))} here, {show(printed)} in the paper."
-    return Judged(_near(values, printed), [told])
-
-
-def _idle_rate(evidence: Evidence) -> Judged:
-    """Look at what an idle cluster sends in a second, with few workers and with many."""
-    levels = sorted(evidence.levels("lab_workers"), key=float)
-    ends = [_rates(evidence, levels[0]), _rates(evidence, levels[-1])]
-    return rising("Bytes in a second on all links", ends[0], ends[1])
-
-
-def _rates(evidence: Evidence, level: Level) -> Values | None:
-    """Bytes in a second of the trials with so many workers."""
-    cell = evidence.cell(lab_workers=level)
-    if cell is None:
-        return None
-    return f"{level} workers", cell.by_block(_rate)
-
-
-def _rate(attempt: Attempt) -> float | None:
-    sent = attempt.numbers.get("sent_nbytes")
-    seconds = attempt.numbers.get("network_s")
-    if not sent or not seconds:
-        return None
-    return sent / seconds
-
-
 def _fewer_workers(evidence: Evidence) -> Judged:
     base = evidence.baseline["lab_workers"]
     found = [
@@ -316,26 +147,6 @@ def _shapes(evidence: Evidence) -> Judged:
         for one in _beside(evidence, "worker", "none", workload=workload)
     ]
     return expecting({"slower"}, found)
-
-
-def _fewer_bytes(evidence: Evidence) -> Judged:
-    """Look at whether Dask moves fewer bytes over slow links."""
-    slow = evidence.cell(slow="all")
-    fast = evidence.cell(slow="none")
-    if slow is None or fast is None:
-        return Judged("not tested", ["None of the cells that tell has been run."])
-    both = list(paired(fast, slow, measured("sent_nbytes")).values())
-    if not both:
-        return Judged("not tested", ["No replicate has both cells that tell."])
-    own, other = ([pair[place] for pair in both] for place in (0, 1))
-    ratio = ratio_interval(own, other)
-    means = [fmean(values) for values in (own, other)]
-    told = (
-        f"{show_list([show_bytes(round(mean)) for mean in means])} over fast and slow links:"
-        f" {show_interval(ratio)} as much over fast ones."
-    )
-    differences = [math.log(here / there) for here, there in zip(own, other, strict=True)]
-    return judged_contrasts([Contrast(told, differences)])
 
 
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
@@ -372,15 +183,23 @@ CLAIMS = (
     Claim(LOSSES, LOSS, _same_fault),
     Claim("Losses on the scheduler's link hardly cost anything.", LOSS, _tolerates),
     Claim(ROUND_TRIPS, GRID, _round_trip_or_rate),
-    Claim("About half of what the scheduler sends hands out tasks.", PLACEMENT, _task_share),
-    Claim("Nearly all that a worker sends are data.", PLACEMENT, _data_share),
     Claim(
-        "A worker sends about 20 times as many packets as the scheduler.", PLACEMENT, _sent_ratio
+        "About half of what the scheduler sends hands out tasks.",
+        PLACEMENT,
+        dask_counted.task_share,
     ),
-    Claim("A worker says every 1022 ms that it lives.", IDLE, _interval),
-    Claim("A heartbeat takes 279 bytes, and its answer 77.", IDLE, _size),
+    Claim("Nearly all that a worker sends are data.", PLACEMENT, dask_counted.data_share),
     Claim(
-        "A cluster that has nothing to do sends more, the more workers it has.", IDLE, _idle_rate
+        "A worker sends about 20 times as many packets as the scheduler.",
+        PLACEMENT,
+        dask_counted.sent_ratio,
+    ),
+    Claim("A worker says every 1022 ms that it lives.", IDLE, dask_counted.interval),
+    Claim("A heartbeat takes 279 bytes, and its answer 77.", IDLE, dask_counted.size),
+    Claim(
+        "A cluster that has nothing to do sends more, the more workers it has.",
+        IDLE,
+        dask_counted.idle_rate,
     ),
     Claim(FEWER, WORKERS, _fewer_workers),
     Claim(
@@ -392,7 +211,7 @@ CLAIMS = (
     Claim(
         "Dask moves fewer bytes over slow links (not in the paper, which takes bytes for granted).",
         PLACEMENT,
-        _fewer_bytes,
+        dask_counted.fewer_bytes,
     ),
 )
 ERRATA = (

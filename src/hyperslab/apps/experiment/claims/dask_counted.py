@@ -1,0 +1,200 @@
+"""Judges of what the processes of a Dask cluster send, as it was counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from hyperslab.apps.experiment.claims.claim import (
+    Contrast,
+    Evidence,
+    Judged,
+    Outcome,
+    Values,
+    judged_contrasts,
+    outcome_of,
+    rising,
+    sign_of,
+)
+from hyperslab.apps.experiment.comparison import measured, paired
+from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.intervals import mean_interval, ratio_interval
+from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.units import show_bytes, show_list, show_seconds, show_share
+
+TASK_SHARE = 0.48
+"Share of the scheduler's packets that hand out tasks, in the paper."
+DATA_SHARE = 0.98
+"Share of a worker's packets that hold data, in the paper."
+SENT_RATIO = 20.0
+"Packets of a worker over those of the scheduler, as the paper prints it."
+INTERVAL_S = 1.022
+"Time from one heartbeat to the next, as the paper prints it."
+REQUEST_NBYTES, REPLY_NBYTES = 279, 77
+"Sizes of a heartbeat and of the answer, in the paper."
+LIKE = 0.2
+"Relative difference from which on two quantities are not the same."
+RULE = (
+    "Dask's scheduler tells its workers how often: every 0.5 s up to ten workers, every 1 s below"
+    " 50, every 2 s below 200, and n / 200 + 1 s with n workers from there on."
+)
+
+
+def _trials(evidence: Evidence) -> list[Attempt]:
+    """All trials of the baseline, also those that processors held up: what is counted does not
+    depend on time.
+    """
+    cell = evidence.cell()
+    if cell is None:
+        return []
+    return [*cell.done, *cell.rejected]
+
+
+def _counted(evidence: Evidence, name: str) -> list[float]:
+    """A number of all trials that know it."""
+    values = [one.numbers.get(name) for one in _trials(evidence)]
+    return [value for value in values if value is not None]
+
+
+def task_share(evidence: Evidence) -> Judged:
+    shares = _counted(evidence, "task_share")
+    if not shares:
+        return _nothing()
+    return _of_packets(
+        f"{show_share(fmean(shares))} of the operations that the scheduler sends hand out tasks;"
+        f" {show_share(TASK_SHARE)} of its packets do in the paper."
+    )
+
+
+def data_share(evidence: Evidence) -> Judged:
+    shares = _counted(evidence, "data_share")
+    if not shares:
+        return _nothing()
+    return _of_packets(
+        f"{show_share(fmean(shares))} of the bytes that workers send are data;"
+        f" {show_share(DATA_SHARE)} of their packets are in the paper."
+    )
+
+
+def _of_packets(told: str) -> Judged:
+    """Judge nothing by a share that is of something else than the paper's."""
+    why = "Packets are not told apart here, which may hold several operations, or part of one."
+    return Judged("not tested", [told, why])
+
+
+def _near(values: Sequence[float], printed: float) -> Outcome:
+    """Look whether a number is about the one that is printed, by its 95 % interval."""
+    interval = mean_interval(values)
+    if interval.low is None or interval.high is None:
+        return "open"
+    least = printed * (1 - LIKE)
+    most = printed * (1 + LIKE)
+    if least <= interval.low and interval.high <= most:
+        return "reproduced"
+    is_apart = interval.high < least or interval.low > most
+    return "refuted" if is_apart else "open"
+
+
+def _nothing() -> Judged:
+    return Judged("not tested", ["No trial has counted what is sent."])
+
+
+def sent_ratio(evidence: Evidence) -> Judged:
+    """Compare what a worker sends with what the scheduler does."""
+    units = {"sent_packets": "packets", "sent_nbytes": "bytes", "operations": "operations"}
+    found = {words: _times_as_many(evidence, name) for name, words in units.items()}
+    told = [
+        f"A worker sends {show_mean(ratios)} times as many {words} as the scheduler."
+        for words, ratios in found.items()
+        if ratios
+    ]
+    packets = found["packets"]
+    if not packets:
+        return Judged("not tested", ["No trial has counted packets.", *told])
+    modes = {one.network.get("mode") for one in _trials(evidence) if one.network}
+    if modes != {"exact"}:
+        why = "Dozens of packets were handed on as one, and counted as one."
+        return Judged("not tested", [why, *told])
+    return Judged(_near(packets, SENT_RATIO), [*told, "Acknowledgements are packets, too."])
+
+
+def _times_as_many(evidence: Evidence, name: str) -> list[float]:
+    """A worker's number over that of the scheduler, of each trial that knows both."""
+    pairs = [
+        (one.numbers.get(f"worker_{name}"), one.numbers.get(f"scheduler_{name}"))
+        for one in _trials(evidence)
+    ]
+    return [worker / scheduler for worker, scheduler in pairs if worker and scheduler]
+
+
+def interval(evidence: Evidence) -> Judged:
+    found = _as_printed(evidence, "heartbeat_interval_s", INTERVAL_S, show_seconds)
+    return Judged(found.outcome, [*found.evidence, RULE])
+
+
+def size(evidence: Evidence) -> Judged:
+    asked = _as_printed(
+        evidence, "heartbeat_request_nbytes", REQUEST_NBYTES, lambda size: f"{size:.0f} B"
+    )
+    replied = _as_printed(
+        evidence, "heartbeat_reply_nbytes", REPLY_NBYTES, lambda size: f"{size:.0f} B"
+    )
+    told = [f"Requests: {asked.evidence[0]}", f"Answers: {replied.evidence[0]}"]
+    if asked.outcome == replied.outcome:
+        return Judged(asked.outcome, told)
+    return Judged(outcome_of([sign_of(asked), sign_of(replied)]), told)
+
+
+def _as_printed(
+    evidence: Evidence, name: str, printed: float, show: Callable[[float], str]
+) -> Judged:
+    values = _counted(evidence, name)
+    if not values:
+        return _nothing()
+    told = f"{show(fmean(values))} here, {show(printed)} in the paper."
+    return Judged(_near(values, printed), [told])
+
+
+def idle_rate(evidence: Evidence) -> Judged:
+    """Look at what an idle cluster sends in a second, with few workers and with many."""
+    levels = sorted(evidence.levels("lab_workers"), key=float)
+    ends = [_rates(evidence, levels[0]), _rates(evidence, levels[-1])]
+    return rising("Bytes in a second on all links", ends[0], ends[1])
+
+
+def _rates(evidence: Evidence, level: Level) -> Values | None:
+    """Bytes in a second of the trials with so many workers."""
+    cell = evidence.cell(lab_workers=level)
+    if cell is None:
+        return None
+    return f"{level} workers", cell.by_block(_rate)
+
+
+def _rate(attempt: Attempt) -> float | None:
+    sent = attempt.numbers.get("sent_nbytes")
+    seconds = attempt.numbers.get("network_s")
+    if not sent or not seconds:
+        return None
+    return sent / seconds
+
+
+def fewer_bytes(evidence: Evidence) -> Judged:
+    """Look at whether Dask moves fewer bytes over slow links."""
+    slow = evidence.cell(slow="all")
+    fast = evidence.cell(slow="none")
+    if slow is None or fast is None:
+        return Judged("not tested", ["None of the cells that tell has been run."])
+    both = list(paired(fast, slow, measured("sent_nbytes")).values())
+    if not both:
+        return Judged("not tested", ["No replicate has both cells that tell."])
+    own, other = ([pair[place] for pair in both] for place in (0, 1))
+    ratio = ratio_interval(own, other)
+    means = [fmean(values) for values in (own, other)]
+    told = (
+        f"{show_list([show_bytes(round(mean)) for mean in means])} over fast and slow links:"
+        f" {show_interval(ratio)} as much over fast ones."
+    )
+    differences = [math.log(here / there) for here, there in zip(own, other, strict=True)]
+    return judged_contrasts([Contrast(told, differences)])
