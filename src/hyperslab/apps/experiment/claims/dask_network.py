@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from hyperslab.apps.experiment.claims import dask_counted
 from hyperslab.apps.experiment.claims.claim import (
@@ -29,6 +30,10 @@ GRID = "dask-network/grid"
 WORKERS = "dask-network/workers"
 SHAPES = "dask-network/shapes"
 IDLE = "dask-network/idle"
+TOLERATED_LOSS = 0.15
+"Share of the scheduler's packets up to which the paper says that losing them is tolerated."
+TOLERATED_COST = 0.25
+"Share of the time that this may cost: the paper calls a fifth (5.0 s after 4.2 s) very well."
 NEAR = 0.1
 "Relative difference of two factors from which on they are not the same."
 
@@ -76,10 +81,15 @@ def _costs(place: str) -> Judge:
 
 
 def _tolerates(evidence: Evidence) -> Judged:
-    """Look at what the scheduler's losses cost; the paper's took a fifth longer at 15 %."""
-    faults = _faults(evidence, "scheduler")
-    found = [one for fault in faults for one in _beside(evidence, f"scheduler {fault}", "none")]
+    """Look at what the scheduler's losses cost, up to those of which the paper has a number."""
+    faults = [one for one in _faults(evidence, "scheduler") if _loss(one) <= TOLERATED_LOSS]
+    lenient = replace(evidence, margin=max(evidence.margin, TOLERATED_COST))
+    found = [one for fault in faults for one in _beside(lenient, f"scheduler {fault}", "none")]
     return expecting({"equivalent", "faster"}, found)
+
+
+def _loss(fault: str) -> float:
+    return Slow.parse(f"scheduler {fault}").loss
 
 
 def _proportional(evidence: Evidence) -> Judged:
@@ -181,7 +191,11 @@ CLAIMS = (
     Claim(DISTANCE, DELAY, _same_fault),
     Claim("Time grows with the delay of the scheduler.", DELAY, _proportional),
     Claim(LOSSES, LOSS, _same_fault),
-    Claim("Losses on the scheduler's link hardly cost anything.", LOSS, _tolerates),
+    Claim(
+        "Up to 15 % lost on the scheduler's link hardly cost anything (less than a quarter).",
+        LOSS,
+        _tolerates,
+    ),
     Claim(ROUND_TRIPS, GRID, _round_trip_or_rate),
     Claim(
         "About half of what the scheduler sends hands out tasks.",
