@@ -25,6 +25,8 @@ NUMBERS = {
     "task_share": 0.35,
     "data_share": 0.99,
     "worker_operations": 900.0,
+    "worker_message_nbytes": 2e7,
+    "scheduler_message_nbytes": 5e5,
     "scheduler_operations": 1800.0,
     "worker_sent_packets": 6700.0,
     "scheduler_sent_packets": 1000.0,
@@ -41,7 +43,11 @@ NUMBERS = {
 NETWORK = {
     "backend": "emulator",
     "mode": "exact",
-    "links": [],
+    "links": [
+        {"node": "scheduler", "sent_nbytes": 1e6, "sent_packets": 450, "received_packets": 550},
+        {"node": "w1", "sent_nbytes": 1e7, "sent_packets": 500, "received_packets": 495},
+        {"node": "w2", "sent_nbytes": 7e7, "sent_packets": 600, "received_packets": 510},
+    ],
     "cpu_share": {"w1": 1.1, "w2": 0.4},
     "usable": {"w1": 2, "w2": 1},
 }
@@ -167,7 +173,7 @@ def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path
     assert rows["slow worker"][-1] == "5"
     row = dict(zip(COLUMNS, rows["baseline"], strict=True))
     assert row["sent by all"] == "150 MB"
-    assert (row["packets lost"], row["dropped in queues"]) == ("12", "345")
+    assert (row["packets lost"], row["dropped in queues"]) == ("12", "345 (10 %)")
     assert row["busiest node"] == "w1 55 %"
 
 
@@ -204,10 +210,17 @@ def test_counted_numbers_have_intervals(tmp_path: Path) -> None:
 def test_fewer_bytes_over_slow_links(tmp_path: Path) -> None:
     placement = asked("placement", tmp_path)
     assert outcome(found(placement, record(placement, {})), "fewer bytes") == "open"
-    many = {"slow all": {"sent_nbytes": 5e8}}
+    again = {"slow all": {"sent_nbytes": 5e8}}
+    said = found(placement, record(placement, {}, again))
+    assert outcome(said, "fewer bytes") == "open", "what is sent again is no message"
+    many = {"slow all": {"worker_message_nbytes": 4e7}}
     assert outcome(found(placement, record(placement, {}, many)), "fewer bytes") == "refuted"
-    few = {"slow all": {"sent_nbytes": 5e7}}
-    assert outcome(found(placement, record(placement, {}, few)), "fewer bytes") == "reproduced"
+    few = {"slow all": {"worker_message_nbytes": 1e7}}
+    said = found(placement, record(placement, {}, few))
+    assert outcome(said, "fewer bytes") == "reproduced"
+    assert evidence(said, "fewer bytes")[-1] == (
+        "Queues of slow links dropped 10 % of all packets."
+    )
 
 
 def test_the_same_fault_on_both_sides(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ from statistics import fmean
 
 from hyperslab.apps.experiment.answer import Answer, makespan_words
 from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.sections import Sheet
 from hyperslab.units import show_bytes, show_seconds, show_share
 
+QUEUED = "dropped_queue"
+"Number of a trial: packets that were dropped as too many waited."
 HINT = (
     "Means over the trials that count. Trials that were bound by processors, or whose links were"
     " not as asked for, are kept out."
@@ -48,12 +51,33 @@ def _row(result: CellResult) -> Iterator[str]:
     for name in ("sent_nbytes", "scheduler_sent_nbytes", "worker_sent_nbytes"):
         yield show_bytes(round(result.mean(name)))
     # Netem does not tell a loss from a full queue.
-    for causes in (("loss", "loss or queue"), ("queue",)):
-        yield f"{sum(result.mean(f'dropped_{cause}') for cause in causes):,.0f}"
+    yield f"{sum(result.mean(f'dropped_{cause}') for cause in ('loss', 'loss or queue')):,.0f}"
+    yield _queued(result)
     yield show_share(result.mean("idle_share"))
     yield _busiest(result)
     yield show_share(result.mean("emulator_share"))
     yield _kept_out(result)
+
+
+def _queued(result: CellResult) -> str:
+    """Packets that queues dropped, and their share of all."""
+    told = f"{result.mean(QUEUED):,.0f}"
+    shares = [share for share in map(dropped_share, result.done) if share is not None]
+    if not shares:
+        return told
+    return f"{told} ({show_share(fmean(shares))})"
+
+
+def dropped_share(attempt: Attempt) -> float | None:
+    """Share of the packets of a trial, on all links, that queues dropped; None where that is not
+    known.
+    """
+    dropped = attempt.numbers.get(QUEUED)
+    links = attempt.network.get("links", ())
+    carried = sum(one["sent_packets"] + one["received_packets"] for one in links)
+    if dropped is None or not carried:
+        return None
+    return dropped / (carried + dropped)
 
 
 def _busiest(result: CellResult) -> str:

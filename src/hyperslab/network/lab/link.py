@@ -20,8 +20,11 @@ Role = Literal["scheduler", "client", "storage", "worker"]
 "What a node is for."
 QUEUE_NS = 50_000_000
 "Time that a packet waits at most for its turn; what comes when more are waiting is dropped."
-LEAST_QUEUE = 10
-"Full packets for which every queue has room, also where they take longer."
+LEAST_QUEUE = 100
+"""Full packets for which every queue has room, also where they take longer. Ports hold hundreds or
+thousands of them (Linux: 1,000): in a queue of ten, three connections that begin at once lose a
+tenth to a third of what they send, and what is measured is their recovery, not the rate.
+"""
 PACKET_NBYTES = 1514
 "Bytes of a full packet, as a link counts them."
 COARSE_BITS = 20_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
 from hyperslab.apps.experiment.claims.claim import (
@@ -17,9 +17,10 @@ from hyperslab.apps.experiment.claims.claim import (
     rising,
     sign_of,
 )
-from hyperslab.apps.experiment.comparison import measured, paired
+from hyperslab.apps.experiment.comparison import CellResult, paired
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import mean_interval, ratio_interval
+from hyperslab.apps.experiment.links_page import dropped_share
 from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.shown import show_interval, show_mean
 from hyperslab.units import show_bytes, show_list, show_seconds, show_share
@@ -181,20 +182,38 @@ def _rate(attempt: Attempt) -> float | None:
 
 
 def fewer_bytes(evidence: Evidence) -> Judged:
-    """Look at whether Dask moves fewer bytes over slow links."""
+    """Look at whether Dask says less over slow links, by the bytes of its messages: those on links
+    hold what was dropped and sent again, too.
+    """
     slow = evidence.cell(slow="all")
     fast = evidence.cell(slow="none")
     if slow is None or fast is None:
         return Judged("not tested", ["None of the cells that tell has been run."])
-    both = list(paired(fast, slow, measured("sent_nbytes")).values())
+    both = list(paired(fast, slow, _said_nbytes).values())
     if not both:
         return Judged("not tested", ["No replicate has both cells that tell."])
     own, other = ([pair[place] for pair in both] for place in (0, 1))
     ratio = ratio_interval(own, other)
     means = [fmean(values) for values in (own, other)]
     told = (
-        f"{show_list([show_bytes(round(mean)) for mean in means])} over fast and slow links:"
-        f" {show_interval(ratio)} as much over fast ones."
+        f"Messages of {show_list([show_bytes(round(mean)) for mean in means])} over fast and slow"
+        f" links: {show_interval(ratio)} as much over fast ones."
     )
     differences = [math.log(here / there) for here, there in zip(own, other, strict=True)]
-    return judged_contrasts([Contrast(told, differences)])
+    found = judged_contrasts([Contrast(told, differences)])
+    return Judged(found.outcome, [*found.evidence, *_dropped(slow)])
+
+
+def _said_nbytes(attempt: Attempt) -> float | None:
+    """Bytes of the messages of all workers and of the scheduler."""
+    of_worker = attempt.numbers.get("worker_message_nbytes")
+    of_scheduler = attempt.numbers.get("scheduler_message_nbytes")
+    if not of_worker or not of_scheduler:
+        return None
+    return of_worker * float(attempt.levels["lab_workers"]) + of_scheduler
+
+
+def _dropped(slow: CellResult) -> Iterator[str]:
+    shares = [share for share in map(dropped_share, slow.done) if share is not None]
+    if shares:
+        yield f"Queues of slow links dropped {show_share(fmean(shares))} of all packets."
