@@ -18,7 +18,7 @@ import pytest
 
 from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab, require_nodes
 from hyperslab.apps.netlab.facts import variables
-from hyperslab.apps.netlab.meter import LEAST_IDLE_SHARE, Meter, Usage, metered
+from hyperslab.apps.netlab.meter import LEAST_IDLE_SHARE, STEP_S, Meter, Usage, metered
 from hyperslab.apps.netlab.running import measured_of, newest
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import UsageError
@@ -35,6 +35,14 @@ from tests.system.faults.command import await_recorded, await_that, running
 NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
 SLOW = NODES.replace("[nodes.w1]", '[nodes.w1]\nrate = "50Mbit"\n[nodes.w2]')
 PATIENCE_S = 100.0
+OF_RECORDER = {
+    "plugin-add",
+    "plugin-remove",
+    "register_worker_plugin",
+    "unregister_worker_plugin",
+    "run_function",
+}
+"Operations that a program of Dask arrays asks of nobody, and its recorder does."
 DRIVER = """
 import sys, time
 from pathlib import Path
@@ -101,6 +109,7 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     assert 0.1 < numbers["task_share"] < 0.6
     assert numbers["data_share"] > 0.9, numbers
     assert numbers["round_min_s"] <= numbers["round_avg_s"] <= numbers["round_max_s"]
+    _require_recorder_apart(out)
     assert set(usage.cpu_share) == {"scheduler", "client", "w1", "w2"}
     assert usage.cpu_share["client"] > 0
     assert all(steps[-1][0] >= steps[0][0] for steps in usage.bytes_by_step.values())
@@ -113,6 +122,30 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     assert "measured: rate up" in facts["links"]
     network = json.loads((folder / "network.json").read_text())
     assert network["usage"]["bound"] == usage.bound
+
+
+def _require_recorder_apart(out: Path) -> None:
+    """What brings the recorder and takes it away is so far from the tasks that no look at the links
+    counts it to these.
+    """
+    folder = newest(out)
+    assert folder is not None
+    records = load_records(folder)
+    assert records.traffic is not None
+    each = records.traffic.columns
+    by_recorder = [
+        place
+        for place, name in enumerate(records.traffic.operations)
+        if name.removeprefix("reply:") in OF_RECORDER
+    ]
+    since_ns = time.time_ns() - time.monotonic_ns()
+    came_ns = each["time_ns"][np.isin(each["operation"], by_recorder)] - since_ns
+    meta = records.trace.meta
+    before = came_ns < meta["ready_ns"] - 2 * STEP_S * 1e9
+    behind = came_ns > meta["end_ns"] + STEP_S * 1e9
+    assert before.any()
+    assert behind.any()
+    assert (before | behind).all()
 
 
 @repeats(

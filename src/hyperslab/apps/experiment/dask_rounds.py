@@ -62,7 +62,9 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
         recorder = Recording(client, folder) if record_messages else None
         time.sleep(_SETTLE_S)
         start_ns = time.monotonic_ns()
+        began_ns = time.time_ns()
         outcomes = _outcomes(client, asked)
+        ended_ns = time.time_ns()
         moments = Moments(start_ns, start_ns, time.monotonic_ns())
         time.sleep(_SETTLE_S)
         traffic = None
@@ -72,7 +74,7 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
         numbers: dict[str, float] = {}
         if recorder is not None:
             traffic = recorder.traffic()
-            numbers = message_numbers(traffic)
+            numbers = message_numbers(traffic, began_ns, ended_ns)
         save_rounds(folder, program, outcomes, moments, numbers, traffic)
 
 
@@ -99,12 +101,16 @@ def _round(client: Any, asked: Rounds, number: int) -> None:
         raise RunStopped(f"{asked.workload}: the result is {found!r}, not about {expected:.4g}")
 
 
-def message_numbers(traffic: Traffic) -> dict[str, float]:
-    """Shares of what scheduler and workers send, and sizes and intervals of heartbeats.
+def message_numbers(traffic: Traffic, start_ns: int, end_ns: int) -> dict[str, float]:
+    """Shares of what scheduler and workers send between two moments of the wall clock, and sizes
+    and intervals of heartbeats: without those by which the recorder comes and goes, which are up to
+    a third of what the scheduler sends.
 
     Operations are counted: a message may hold several of them, and a packet several messages.
     """
     once = traffic.seen_once()
+    time_ns = once.columns["time_ns"]
+    once = once.where((start_ns <= time_ns) & (time_ns <= end_ns))
     names = [once.node_of(address) for address in once.addresses]
     scheduler = _sent(once, [name == "scheduler" for name in names])
     workers = _sent(once, [name.startswith("worker") for name in names])

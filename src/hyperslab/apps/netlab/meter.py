@@ -25,7 +25,8 @@ LEAST_IDLE_SHARE = 0.1
 "Share of all processors' time that has to be idle, or a run counts as bound by processors."
 BUSY_SHARE = 0.9
 "Share of the processors that a node can use from which on it counts as bound by them."
-_STEP_S = 0.25
+STEP_S = 0.25
+"Time from one sample to the next."
 _STEPS_TO_SEARCH = 4
 "Samples after which processes are looked for that have come to the nodes."
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -121,7 +122,7 @@ class Meter:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(_STEP_S):
+        while not self._is_over.wait(STEP_S):
             self._look()
         self._look()
 
