@@ -214,6 +214,35 @@ APPS = [
         "pass",
         "tests/apps/experiment/test_inputs.py::test_a_source_is_on_storage_before_it_has_its_name",
     ),
+    # trials in laboratories
+    Mutant(
+        "a trial that was bound by processors tells something of links",
+        "src/hyperslab/apps/experiment/laboratory.py",
+        "for why in (usage.bound, usage.starved) if why",
+        "for why in (usage.starved,) if why",
+        "tests/apps/experiment/test_laboratory.py::test_who_was_short_of_processors_tells_nothing_of_links",
+    ),
+    Mutant(
+        "trials tell nothing of links and judge claims",
+        "src/hyperslab/apps/experiment/runner.py",
+        "rejected = untelling(usage)",
+        'rejected = ""',
+        "tests/apps/experiment/test_laboratory.py::test_a_trial_that_was_bound_by_processors_is_kept_out",
+    ),
+    Mutant(
+        "links of two backends are compared",
+        "src/hyperslab/apps/experiment/laboratory.py",
+        "if before != means.backend:",
+        "if not before:",
+        "tests/apps/experiment/test_laboratory.py::test_backends_are_never_mixed",
+    ),
+    Mutant(
+        "an emulator that was late is believed",
+        "src/hyperslab/network/lab/reading.py",
+        "if share > LATE_SHARE:",
+        "if share > 1:",
+        "tests/network/lab/test_reading.py::test_packets_that_were_late_are_told",
+    ),
     # captures of packets
     Mutant(
         "the same ends meet once",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,8 +21,10 @@ from hyperslab.apps.netlab.facts import QUEUES, variables
 from hyperslab.apps.netlab.meter import Meter, Usage, metered
 from hyperslab.apps.netlab.running import measured_of
 from hyperslab.driver.options import Options
+from hyperslab.errors import UsageError
 from hyperslab.network.lab import remove
 from hyperslab.network.lab.registry import Lab, recorded
+from hyperslab.units import show_list
 
 OF_PROGRAMS = "dask-futures"
 "Engine whose cluster programs run on that are none of ours."
@@ -56,6 +58,23 @@ def means_for(spec: Spec, settings: Sequence[Setting]) -> Means | None:
     if not asked:
         return None
     return means_of(asked, spec.network.backend, spec.network.tolerance)
+
+
+def told_of_links(
+    means: Means | None, earlier: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a session says of its links. Raises UsageError for others than earlier sessions told."""
+    if means is None:
+        return {}
+    for session in earlier:
+        before = session.get("links", means.backend)
+        if before != means.backend:
+            raise UsageError(
+                f"the links of earlier trials were made by {before}, now they would be by"
+                f" {means.backend}: times of both cannot be compared; begin anew in another"
+                " directory with --out"
+            )
+    return {"links": means.backend}
 
 
 def prefix_of(root: Path) -> str:
@@ -102,6 +121,11 @@ def record_of(lab: Lab, usage: Usage | None) -> dict[str, Any]:
         told["cpu_share"] = dict(usage.cpu_share)
         told["usable"] = dict(usage.usable)
     return told
+
+
+def untelling(usage: Usage) -> str:
+    """Why a trial tells nothing of its links, as clauses; '' where it does."""
+    return show_list([why for why in (usage.bound, usage.starved) if why])
 
 
 def numbers_of(lab: Lab, usage: Usage) -> dict[str, float | None]:

@@ -32,6 +32,8 @@ from hyperslab.apps.experiment.laboratory import (
     numbers_of,
     prefix_of,
     record_of,
+    told_of_links,
+    untelling,
 )
 from hyperslab.apps.experiment.links import Means
 from hyperslab.apps.experiment.mounting import mounted, require_emulation
@@ -164,7 +166,8 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     record = experiment.record()
     _require_space(experiment, wish, record)
     means = _means(experiment)
-    found = machine() | _links(means, record) | _source(experiment, record)
+    links = told_of_links(means, [one.machine for one in record.sessions])
+    found = machine() | links | _source(experiment, record)
     session = Session(record.next_session(), time.time(), found)
     records.append(experiment.directory.record, session)
     synchronise(experiment.directory.root, only_names=True)
@@ -189,21 +192,6 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
 def _means(experiment: Experiment) -> Means | None:
     """What makes the links of all trials. Raises UsageError where nothing here does."""
     return means_for(experiment.loaded.spec, experiment.settings(experiment.cells))
-
-
-def _links(means: Means | None, record: Record) -> dict[str, Any]:
-    """What a session says of its links. Raises UsageError for others than earlier sessions had."""
-    if means is None:
-        return {}
-    for earlier in record.sessions:
-        before = earlier.machine.get("links", means.backend)
-        if before != means.backend:
-            raise UsageError(
-                f"the links of earlier trials were made by {before}, now they would be by"
-                f" {means.backend}: times of both cannot be compared; begin anew in another"
-                " directory with --out"
-            )
-    return {"links": means.backend}
 
 
 def _source(experiment: Experiment, record: Record) -> dict[str, Any]:
@@ -386,7 +374,7 @@ def _course(
     if surroundings.lab is not None and usage is not None:
         ended = replace(ended, numbers={**ended.numbers, **numbers_of(surroundings.lab, usage)})
         takers += filter(None, [usage.starved])
-        rejected = show_list(list(filter(None, [usage.bound, usage.starved])))
+        rejected = untelling(usage)
     return Course(
         ended=ended,
         began_s=began_s,
