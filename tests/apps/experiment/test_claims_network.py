@@ -27,6 +27,8 @@ NUMBERS = {
     "worker_operations": 900.0,
     "worker_message_nbytes": 2e7,
     "scheduler_message_nbytes": 5e5,
+    "between_workers_nbytes": 5e7,
+    "with_scheduler_nbytes": 9e5,
     "scheduler_operations": 1800.0,
     "worker_sent_packets": 6700.0,
     "scheduler_sent_packets": 1000.0,
@@ -177,17 +179,25 @@ def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path
     assert row["busiest node"] == "w1 55 %"
 
 
-def test_packets_are_judged_by_packets(tmp_path: Path) -> None:
+def test_packets_are_told_and_not_judged(tmp_path: Path) -> None:
+    """Of chunks of another size, with acknowledgements."""
     placement = asked("placement", tmp_path)
-    held_up = found(placement, record(placement, {}, rejected="baseline"))
-    assert outcome(held_up, "20 times") == "refuted", "counted also where processors were short"
-    assert "times as many packets" in evidence(held_up, "20 times")[0]
     many = {"baseline": {"worker_sent_packets": 20_000.0}}
-    assert outcome(found(placement, record(placement, {}, many)), "20 times") == "reproduced"
-    uncut = record(placement, {}, many)
-    for one in uncut.attempts:
-        one.network["mode"] = "gso"  # type: ignore[index]
-    assert outcome(found(placement, uncut), "20 times") == "not tested"
+    for numbers in ({}, many):
+        said = found(placement, record(placement, {}, numbers))
+        assert outcome(said, "20 times") == "not tested"
+        assert "320 kB here" in evidence(said, "20 times")[0]
+        assert "8 MB in the paper" in evidence(said, "20 times")[0]
+        assert "times as many packets" in evidence(said, "20 times")[1]
+
+
+def test_workers_send_each_other_more_than_to_the_scheduler(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    text = "Workers send each other more"
+    held_up = found(placement, record(placement, {}, rejected="baseline"))
+    assert outcome(held_up, text) == "reproduced", "counted also where processors were short"
+    few = {"baseline": {"between_workers_nbytes": 3e5}}
+    assert outcome(found(placement, record(placement, {}, few)), text) == "refuted"
 
 
 def test_shares_of_something_else_are_told_and_not_judged(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ def test_what_brings_the_recorder_is_not_counted() -> None:
     assert counted["task_share"] == 0.5
     assert counted["worker_message_nbytes"] == (90_000 + 60_000 + 300) / 2
     assert counted["data_share"] == 150_000 / 150_300
+    assert counted["between_workers_nbytes"] == 150_000
+    assert counted["with_scheduler_nbytes"] == 900
 
 
 def test_nothing_is_counted_where_nothing_was_said() -> None:

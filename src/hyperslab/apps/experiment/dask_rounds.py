@@ -125,7 +125,24 @@ def message_numbers(traffic: Traffic, start_ns: int, end_ns: int) -> dict[str, f
         numbers["worker_operations"] = operations / number
         numbers["worker_message_nbytes"] = nbytes / number
         numbers["data_share"] = workers.get(DATA, (0, 0))[1] / nbytes
+        numbers |= _by_pairs(once, names)
     return numbers | _heartbeats(traffic)
+
+
+def _by_pairs(traffic: Traffic, names: Sequence[str]) -> dict[str, float]:
+    """Bytes that workers send each other, and that go from the scheduler to them and back."""
+    import numpy as np
+
+    each = traffic.columns
+    is_worker = np.array([name.startswith("worker") for name in names], bool)
+    is_scheduler = np.array([name == "scheduler" for name in names], bool)
+    from_worker, to_worker = is_worker[each["source"]], is_worker[each["target"]]
+    handed = is_scheduler[each["source"]] & to_worker
+    told = from_worker & is_scheduler[each["target"]]
+    return {
+        "between_workers_nbytes": int(each["nbytes"][from_worker & to_worker].sum()),
+        "with_scheduler_nbytes": int(each["nbytes"][handed | told].sum()),
+    }
 
 
 def _sent(traffic: Traffic, is_sender: Sequence[bool]) -> dict[str, tuple[int, int]]:

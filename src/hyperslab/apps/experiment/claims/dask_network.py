@@ -208,6 +208,11 @@ CLAIMS = (
         PLACEMENT,
         dask_counted.sent_ratio,
     ),
+    Claim(
+        "Workers send each other more than goes from the scheduler to them and back.",
+        PLACEMENT,
+        dask_counted.between_workers,
+    ),
     Claim("A worker says every 1022 ms that it lives.", IDLE, dask_counted.interval),
     Claim("A heartbeat takes 279 bytes, and its answer 77.", IDLE, dask_counted.size),
     Claim(
