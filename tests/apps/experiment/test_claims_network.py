@@ -179,6 +179,21 @@ def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path
     assert row["busiest node"] == "w1 55 %"
 
 
+def test_bytes_of_the_slow_worker_have_a_column(tmp_path: Path) -> None:
+    """The mean of all workers hides them."""
+    placement = asked("placement", tmp_path)
+    rows = links_sheet(answer_of(placement, record(placement, {}))).rows
+    by_cell = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in rows}
+    assert by_cell["slow worker"]["by a worker"] == "50 MB"
+    told = {name: row["by the slow worker"] for name, row in by_cell.items()}
+    assert told == {
+        "baseline": "",
+        "slow scheduler": "",
+        "slow worker": "10 MB",
+        "slow all": "",
+    }
+
+
 def test_packets_are_told_and_not_judged(tmp_path: Path) -> None:
     """Of chunks of another size, with acknowledgements."""
     placement = asked("placement", tmp_path)

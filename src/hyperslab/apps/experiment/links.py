@@ -15,6 +15,8 @@ from hyperslab.network.lab.spec import NO_RATE, Backend, LabSpec, NodeSpec
 
 Place = Literal["none", "scheduler", "worker", "all"]
 PLACES: tuple[str, ...] = get_args(Place)
+SLOW_WORKER = "w1"
+"Node of the worker that is the slow one, where one of them is."
 _SLOW = re.compile(rf"({'|'.join(PLACES[1:])})(?: (\S+))?")
 _DELAY = re.compile(r"\d+(\.\d+)?(us|ms|s)")
 _LOSS = re.compile(r"(\d+(?:\.\d+)?)%")
@@ -93,7 +95,7 @@ class Links:
             case "scheduler":
                 return [SCHEDULER]
             case "worker":
-                return ["w1"]
+                return [SLOW_WORKER]
             case "all":
                 return [name for name in names if name != CLIENT]
         return []

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from hyperslab.apps.experiment.answer import Answer, makespan_words
 from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.links import SLOW_WORKER, Slow
 from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.sections import Sheet
 from hyperslab.units import show_bytes, show_seconds, show_share
@@ -24,6 +25,7 @@ COLUMNS = (
     "sent by all",
     "by the scheduler",
     "by a worker",
+    "by the slow worker",
     "packets lost",
     "dropped in queues",
     "processors idle",
@@ -50,6 +52,7 @@ def _row(result: CellResult) -> Iterator[str]:
     yield ", ".join(map(show_seconds, rounds)) if all(rounds) else ""
     for name in ("sent_nbytes", "scheduler_sent_nbytes", "worker_sent_nbytes"):
         yield show_bytes(round(result.mean(name)))
+    yield _by_slow_worker(result)
     # Netem does not tell a loss from a full queue.
     yield f"{sum(result.mean(f'dropped_{cause}') for cause in ('loss', 'loss or queue')):,.0f}"
     yield _queued(result)
@@ -57,6 +60,23 @@ def _row(result: CellResult) -> Iterator[str]:
     yield _busiest(result)
     yield show_share(result.mean("emulator_share"))
     yield _kept_out(result)
+
+
+def _by_slow_worker(result: CellResult) -> str:
+    """Bytes that the worker has sent whose link alone is worse, of which the mean of all workers
+    says little.
+    """
+    if Slow.parse(str(result.cell.levels.get("slow", "none"))).place != "worker":
+        return ""
+    sent = [
+        one["sent_nbytes"]
+        for attempt in result.done
+        for one in attempt.network.get("links", ())
+        if one["node"] == SLOW_WORKER
+    ]
+    if not sent:
+        return ""
+    return show_bytes(round(fmean(sent)))
 
 
 def _queued(result: CellResult) -> str:

@@ -127,11 +127,11 @@ def _chunk(length: Level) -> str:
 
 def between_workers(evidence: Evidence) -> Judged:
     """Look at whether workers send each other more than goes to the scheduler and back."""
-    names = ("between_workers_nbytes", "with_scheduler_nbytes")
-    known = [one for one in _trials(evidence) if all(one.numbers.get(name) for name in names)]
-    if not known:
+    told = [one.numbers for one in _trials(evidence)]
+    both = [(one.get("between_workers_nbytes"), one.get("with_scheduler_nbytes")) for one in told]
+    pairs = [(between, beside) for between, beside in both if between and beside]
+    if not pairs:
         return _nothing()
-    pairs = [(float(one.numbers[names[0]]), float(one.numbers[names[1]])) for one in known]
     means = [show_bytes(round(fmean(values))) for values in zip(*pairs, strict=True)]
     head = f"{means[0]} between workers beside {means[1]} to the scheduler and back"
     return judged_contrasts([contrast(head, pairs)])
