@@ -111,7 +111,9 @@ def published(experiment: Experiment) -> Record:
     (table,) = told.tables
     factors: dict[str, Sequence[float]] = {}
     for number, row in enumerate(table.rows):
-        (cell,) = [one for one in experiment.cells if table.levels_of(row).items() <= one.levels.items()]
+        (cell,) = [
+            one for one in experiment.cells if table.levels_of(row).items() <= one.levels.items()
+        ]
         assert row.makespan_s is not None
         times = varied(row.makespan_s)
         factors[cell.name] = times[number % 3 :] + times[: number % 3]
@@ -124,8 +126,14 @@ def published(experiment: Experiment) -> Record:
 
 
 PUBLISHED = {
-    "placement": {"fast ports": "reproduced", "of the scheduler costs time": "reproduced"},
+    "placement": {
+        "fast ports": "reproduced",
+        "of the scheduler costs time": "reproduced",
+        "ten times as fast": "reproduced",
+    },
     "delay": {
+        "delay costs grows in proportion": "in part",
+        "more than in proportion": "in part",
         "worker that is far away": "reproduced",
         "scheduler that is far away": "in part",
         "costs more on a worker": "reproduced",
@@ -184,12 +192,12 @@ def test_bytes_of_the_slow_worker_have_a_column(tmp_path: Path) -> None:
     placement = asked("placement", tmp_path)
     rows = links_sheet(answer_of(placement, record(placement, {}))).rows
     by_cell = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in rows}
-    assert by_cell["slow worker"]["by a worker"] == "50 MB"
+    assert by_cell["slow worker"]["by a worker"] == "50.0 MB"
     told = {name: row["by the slow worker"] for name, row in by_cell.items()}
     assert told == {
         "baseline": "",
         "slow scheduler": "",
-        "slow worker": "10 MB",
+        "slow worker": "10.0 MB",
         "slow all": "",
     }
 
@@ -202,7 +210,7 @@ def test_packets_are_told_and_not_judged(tmp_path: Path) -> None:
         said = found(placement, record(placement, {}, numbers))
         assert outcome(said, "20 times") == "not tested"
         assert "320 kB here" in evidence(said, "20 times")[0]
-        assert "8 MB in the paper" in evidence(said, "20 times")[0]
+        assert "8.00 MB in the paper" in evidence(said, "20 times")[0]
         assert "times as many packets" in evidence(said, "20 times")[1]
 
 
@@ -230,6 +238,11 @@ def test_counted_numbers_have_intervals(tmp_path: Path) -> None:
     for one in made.attempts:
         one.numbers["heartbeat_interval_s"] = beats[one.replicate]  # type: ignore[index]
     assert outcome(found(idle, made), "1022 ms") == "open"
+    busy = found(idle, record(idle, {}, rejected="baseline"))
+    assert outcome(busy, "1022 ms") == "not tested", (
+        "heartbeats are late where processors are short"
+    )
+    assert outcome(busy, "279 bytes") == "in part"
 
 
 def test_fewer_bytes_over_slow_links(tmp_path: Path) -> None:
@@ -269,9 +282,9 @@ def test_delays_and_losses_by_place(tmp_path: Path) -> None:
     delay = asked("delay", tmp_path / "delay")
     far = record(delay, {"slow scheduler 100ms": varied(3), "slow worker 100ms": varied(4)})
     said = found(delay, far)
-    assert outcome(said, "Time grows") == "reproduced"
+    assert outcome(said, "Time grows with") == "reproduced"
     assert outcome(said, "worker that is far away") == "in part"
-    assert outcome(found(delay, record(delay, {})), "Time grows") == "refuted"
+    assert outcome(found(delay, record(delay, {})), "Time grows with") == "refuted"
     assert outcome(found(delay, record(delay, {})), "scheduler that is far away") == "refuted"
     loss = asked("loss", tmp_path / "loss")
     assert outcome(found(loss, record(loss, {})), "hardly cost") == "reproduced"
@@ -279,6 +292,34 @@ def test_delays_and_losses_by_place(tmp_path: Path) -> None:
     assert outcome(found(loss, record(loss, costly)), "hardly cost") == "reproduced"
     lossy = {f"slow scheduler {share}": varied(2) for share in ("5%", "10%")}
     assert outcome(found(loss, record(loss, lossy)), "hardly cost") == "refuted"
+
+
+def test_costs_of_delays_in_proportion(tmp_path: Path) -> None:
+    delay = asked("delay", tmp_path)
+
+    def judged_at(short: float, long: float) -> tuple[str, str]:
+        """Costs that differ by hundredths from replicate to replicate."""
+        costs = {"10ms": (short, (0.98, 1, 1.02)), "100ms": (long, (1, 1.02, 0.98))}
+        cells = {
+            f"slow {place} {fault}": tuple(1 + cost * spread for spread in spreads)
+            for place in ("scheduler", "worker")
+            for fault, (cost, spreads) in costs.items()
+        }
+        said = found(delay, record(delay, cells))
+        return outcome(said, "grows in proportion to it"), outcome(said, "more than in proportion")
+
+    assert judged_at(0.1, 1.0) == ("reproduced", "open")
+    assert judged_at(0.1, 2.0) == ("refuted", "reproduced")
+    assert judged_at(0.2, 0.5) == ("refuted", "refuted")
+
+
+def test_ten_times_the_rate(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    text = "ten times as fast"
+    assert outcome(found(placement, record(placement, {"slow all": varied(9.4)})), text) == (
+        "reproduced"
+    )
+    assert outcome(found(placement, record(placement, {"slow all": varied(4)})), text) == "refuted"
 
 
 def test_a_slow_worker_whatever_is_computed(tmp_path: Path) -> None:
@@ -326,6 +367,27 @@ def test_round_trips_against_rates(tmp_path: Path) -> None:
     assert outcome(found(grid, record(grid, far)), text) == "reproduced"
     assert outcome(found(grid, record(grid, near)), text) == "refuted"
     assert outcome(found(grid, record(grid, {})), text) == "open"
+    base = grid.loaded.spec.baseline
+    said = evidence(found(grid, record(grid, far)), text)[-1]
+    assert said.startswith(f"From links of {base['link_rate']} and {base['link_delay_ms']} ms on, ")
+
+
+def test_rates_whose_trials_took_too_long_refute_nothing(tmp_path: Path) -> None:
+    """They would have taken longer than those that ended."""
+    grid = asked("grid", tmp_path)
+    (slow,) = [cell.name for cell in grid.cells if list(cell.changed) == ["link_rate"]]
+    made = record(grid, {"link_delay_ms 8": varied(4), slow: varied(2)})
+    attempts = [
+        dataclasses.replace(one, state="too long", numbers={})
+        if one.replicate > 3 and grid.trials[one.number - 1].cell.name == slow
+        else one
+        for one in made.attempts
+    ]
+    assert sum(one.state == "too long" for one in attempts) == 2
+    by_trial = {one.number: [one] for one in attempts}
+    said = found(grid, dataclasses.replace(made, attempts=attempts, by_trial=by_trial))
+    assert outcome(said, "round trip matters more") == "open"
+    assert "trials were ended" in evidence(said, "round trip matters more")[-1]
 
 
 def test_heartbeats_and_workers(tmp_path: Path) -> None:

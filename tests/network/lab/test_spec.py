@@ -79,7 +79,7 @@ def test_netem_is_asked_for_what_a_link_is() -> None:
     link = Link(rate_bits=8_000_000, delay_ns=25_000_000, loss=0.02, reorder=0.05)
     assert netem._settings(link) == {
         "rate": 1_000_000,
-        "limit": 50,
+        "limit": 117,
         "delay": 25_000,
         "loss": 2,
         "prob_reorder": 5,

@@ -60,9 +60,7 @@ def means_for(spec: Spec, settings: Sequence[Setting]) -> Means | None:
     return means_of(asked, spec.network.backend, spec.network.tolerance)
 
 
-def told_of_links(
-    means: Means | None, earlier: Iterable[Mapping[str, Any]]
-) -> dict[str, Any]:
+def told_of_links(means: Means | None, earlier: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What a session says of its links. Raises UsageError for others than earlier sessions told."""
     if means is None:
         return {}

@@ -19,6 +19,7 @@ from hyperslab.apps.experiment.comparison import (
     CellResult,
     Comparison,
     Verdict,
+    as_far_as,
     compare,
     jointly,
     measured,
@@ -255,27 +256,36 @@ class Contrast(NamedTuple):
     "Sentence with the numbers."
     differences: Sequence[float]
     "Differences, one for each replicate."
+    can_tell: bool = True
+    "Whether they tell anything: trials that were ended for their length may say otherwise."
 
 
 def judged_contrasts(found: Sequence[Contrast]) -> Judged:
     """Judge that all differences are greater than 0, with an allowance for their number."""
     if not found:
         return Judged("not tested", [NOT_RUN])
-    adjusted = holm([differs_p(one.differences) for one in found])
-    signs = [
-        fmean(one.differences) > 0 if is_told(p) else None
-        for one, p in zip(found, adjusted, strict=True)
-    ]
-    return Judged(outcome_of(signs), [*counted(signs), *_each_told(found, signs)])
+    signs = signs_of_contrasts(found)
+    return Judged(outcome_of(signs), [*counted(signs), *each_told(found, signs)])
 
 
-def _each_told(found: Sequence[Contrast], signs: Sequence[bool | None]) -> Iterator[str]:
+def each_told(found: Sequence[Contrast], signs: Sequence[bool | None]) -> Iterator[str]:
     """What there is to tell of each of several contrasts, and what it tells."""
     if len(found) < 2:
         yield from (one.told for one in found)
         return
     for one, sign in zip(found, signs, strict=True):
         yield f"{one.told.removesuffix('.')}: {TOLD[sign]}."
+
+
+def signs_of_contrasts(found: Sequence[Contrast]) -> list[bool | None]:
+    """Whether differences are greater than 0, or less, allowing for the number of contrasts; None:
+    they tell nothing.
+    """
+    adjusted = holm([as_far_as(one.can_tell, differs_p(one.differences)) for one in found])
+    return [
+        fmean(one.differences) > 0 if is_told(p) else None
+        for one, p in zip(found, adjusted, strict=True)
+    ]
 
 
 def advised(

@@ -18,7 +18,7 @@ from hyperslab.apps.experiment.claims.claim import (
     rising,
     sign_of,
 )
-from hyperslab.apps.experiment.comparison import CellResult, paired
+from hyperslab.apps.experiment.comparison import CellResult, measured, paired
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import mean_interval, ratio_interval
 from hyperslab.apps.experiment.links_page import dropped_share
@@ -86,7 +86,7 @@ def _of_packets(told: str) -> Judged:
     return Judged("not tested", [told, why])
 
 
-def _near(values: Sequence[float], printed: float) -> Outcome:
+def near(values: Sequence[float], printed: float) -> Outcome:
     """Look whether a number is about the one that is printed, by its 95 % interval."""
     interval = mean_interval(values)
     if interval.low is None or interval.high is None:
@@ -147,31 +147,34 @@ def _times_as_many(evidence: Evidence, name: str) -> list[float]:
 
 
 def interval(evidence: Evidence) -> Judged:
-    found = _as_printed(evidence, "heartbeat_interval_s", INTERVAL_S, show_seconds)
+    """Look at the time between heartbeats, of trials that processors did not hold up."""
+    cell = evidence.cell()
+    known = cell.by_block(measured("heartbeat_interval_s")) if cell is not None else {}
+    found = _as_printed(list(known.values()), INTERVAL_S, show_seconds)
     return Judged(found.outcome, [*found.evidence, RULE])
 
 
 def size(evidence: Evidence) -> Judged:
-    asked = _as_printed(
-        evidence, "heartbeat_request_nbytes", REQUEST_NBYTES, lambda size: f"{size:.0f} B"
-    )
-    replied = _as_printed(
-        evidence, "heartbeat_reply_nbytes", REPLY_NBYTES, lambda size: f"{size:.0f} B"
-    )
+    """Look at the bytes of a heartbeat and of its answer."""
+    requests = _counted(evidence, "heartbeat_request_nbytes")
+    replies = _counted(evidence, "heartbeat_reply_nbytes")
+    asked = _as_printed(requests, REQUEST_NBYTES, _show_exactly)
+    replied = _as_printed(replies, REPLY_NBYTES, _show_exactly)
     told = [f"Requests: {asked.evidence[0]}", f"Answers: {replied.evidence[0]}"]
     if asked.outcome == replied.outcome:
         return Judged(asked.outcome, told)
     return Judged(outcome_of([sign_of(asked), sign_of(replied)]), told)
 
 
-def _as_printed(
-    evidence: Evidence, name: str, printed: float, show: Callable[[float], str]
-) -> Judged:
-    values = _counted(evidence, name)
+def _show_exactly(nbytes: float) -> str:
+    return f"{nbytes:.0f} B"
+
+
+def _as_printed(values: Sequence[float], printed: float, show: Callable[[float], str]) -> Judged:
     if not values:
         return _nothing()
     told = f"{show(fmean(values))} here, {show(printed)} in the paper."
-    return Judged(_near(values, printed), [told])
+    return Judged(near(values, printed), [told])
 
 
 def idle_rate(evidence: Evidence) -> Judged:
