@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -289,10 +289,12 @@ def test_a_recorder_ends_with_its_driver(tmp_path: Path, monkeypatch: pytest.Mon
         assert time.monotonic() < deadline, "it goes on"
         time.sleep(0.02)
     recorder.stop(str(tmp_path))
-    with pytest.raises(FileNotFoundError):
-        recorder.start(str(tmp_path / "gone"), "led")
-    recorder.stop(str(tmp_path / "gone"))
-    assert TCP.write == before
+    gone = tmp_path / "gone"
+    recorder.start(str(gone), "led")
+    await_that("the end of the recorder", lambda: TCP.write == before)
+    assert "No such file or directory" in recorder.lost(str(gone))
+    assert not gone.exists(), "it brings nothing back"
+    recorder.stop(str(gone))
 
 
 KILLED = """
@@ -361,6 +363,7 @@ def test_a_full_disk_ends_a_recorder_and_nothing_else(
     ):
         recording_ = recording.Recording(client, tmp_path)
         (log,) = Comm.__dict__["hyperslab_recorder"].logs.values()
+        await_that("the file of the recorder", lambda: log._file is not None)
         os.dup2(full.fileno(), log._file.fileno())
         deadline = time.monotonic() + 60
         while TCP.write != before:
@@ -370,6 +373,80 @@ def test_a_full_disk_ends_a_recorder_and_nothing_else(
     assert not log._thread.is_alive()
     why = "could not record all of its messages ([Errno 28] No space left on device)"
     assert recording_.notes == [f"the scheduler {why}"]
+
+
+@contextmanager
+def _hanging_disk(folder: Path) -> Iterator[None]:
+    """A recorder has begun there, and its disk takes no bytes any more until the block ends."""
+    from distributed.comm.core import Comm
+
+    recorder.start(str(folder))
+    log = Comm.__dict__["hyperslab_recorder"].logs[str(folder)]
+    await_that("the file of the recorder", lambda: log._file is not None)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(1 << 16))
+    os.set_blocking(writing, True)
+    os.dup2(writing, log._file.fileno())
+    os.close(writing)
+    log.take((1, (1, "a:1", "b:2"), (("x", 1),), 100))
+    try:
+        yield
+    finally:
+        os.close(reading)
+        await_that("the end of the recorder", lambda: not log.is_writing())
+
+
+def test_a_disk_that_hangs_holds_up_no_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "CLOSE_S", 0.3)
+
+    async def turns_meanwhile() -> int:
+        """How often others of the loop had their turn."""
+        ending = asyncio.create_task(recorder.stopped(str(tmp_path)))
+        turns = 0
+        while not ending.done():
+            turns += 1
+            await asyncio.sleep(0.001)
+        await ending
+        return turns
+
+    with _hanging_disk(tmp_path):
+        assert beside(lambda: asyncio.run(turns_meanwhile())) > 5
+        assert recorder.lost(str(tmp_path)) == "the disk did not answer within 0.3 s"
+
+
+def test_a_driver_whose_disk_hangs_goes_on_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "CLOSE_S", 0.1)
+    monkeypatch.setitem(recorder.Log.close.__globals__, "CLOSE_S", 0.1)  # as of MOST_ROWS, below
+    with _hanging_disk(tmp_path):
+        recorder.stop(str(tmp_path))
+        assert recorder.lost(str(tmp_path)) == "the disk did not answer within 0.1 s"
+
+
+def test_a_cluster_that_does_not_answer_in_time_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(recording, "LIMIT_S", 0.0)
+            kept = recording.Recording(client, tmp_path)
+        scheduler, workers = kept.notes
+        assert scheduler.startswith("the scheduler does not record its messages (no answer within")
+        assert workers.startswith("workers may not record their messages (no answer within 0 s)")
+        assert client.submit(sum, [1, 2]).result() == 3
+        kept.end(is_lost=False)
+    assert len(kept.traffic()) > 0
 
 
 def test_a_log_of_transfers_that_was_too_short_is_told(tmp_path: Path) -> None:
@@ -481,7 +558,8 @@ def test_a_preload_that_cannot_write_lets_its_process_start(
 ) -> None:
     monkeypatch.setenv("HYPERSLAB_MESSAGES", "/dev/null/messages")
     runpy.run_module(recording.PRELOAD)
-    assert "not recorded in /dev/null/messages: [Errno 20] Not a directory" in caplog.text
+    said = "not recorded any more in /dev/null/messages: [Errno 20] Not a directory"
+    await_that("the end of the recorder", lambda: said in caplog.text)
 
 
 def test_preloads_of_the_user_stay(tmp_path: Path) -> None:

@@ -8,14 +8,9 @@ kinds of processes. HYPERSLAB_MESSAGES names the folder.
 
 from __future__ import annotations
 
-import logging
 import os
 
 from hyperslab.engines.dask import recorder
 
 folder = os.path.abspath(os.environ.get("HYPERSLAB_MESSAGES", "hyperslab-messages"))
-try:
-    recorder.start(folder)
-except OSError as error:  # the process is to start all the same
-    sentence = "messages of this process are not recorded in %s: %s"
-    logging.getLogger("hyperslab").warning(sentence, folder, error)
+recorder.start(folder)

@@ -7,8 +7,10 @@ so that one that is killed loses no more than that. The functions are sent to sc
 by value: these need not have hyperslab, and what the functions share with one another lies at
 Dask's own class of connections, not here.
 
-Nothing that goes wrong here is raised in the program that is recorded, and none of it waits for a
-disk: a recorder that cannot write ends, and what it would have to keep has a limit.
+Nothing that goes wrong here is raised in the program that is recorded, and nothing on an event loop
+waits for a disk: files are opened, written and closed by a thread, whoever ends a recorder on a
+loop leaves the loop to others meanwhile (`stopped`), a recorder that cannot write ends, and what it
+would have to keep has a limit. Why is told by `lost`.
 
     first line      {"host": ..., "pid": ...}
     other lines     {"roles": {...}, "missed": ..., "from_ns": ..., "ways": [...], "said": [...],
@@ -20,6 +22,7 @@ disk: a recorder that cannot write ends, and what it would have to keep has a li
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import contextvars
@@ -40,6 +43,8 @@ from hyperslab.traffic import UNDECODABLE, Conversation, said_by
 FLUSH_S = 1.0
 CLOSE_S = 5.0
 "Time for which whoever ends a recorder waits until its last rows are written."
+_LOOK_S = 0.01
+"Time from one look to the next of whoever waits for that on an event loop."
 LEASE_S = 180.0
 """Time after which a recorder ends whose driver is silent: network file systems may show a change
 a minute late.
@@ -85,13 +90,9 @@ class Log:
         self._role = role
         self._lease = os.path.join(folder, LEASE)
         self._changed = (0, time.monotonic())
-        name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
-        if role != "led":  # one that is led would bring back what the driver has removed
-            os.makedirs(folder, exist_ok=True)
-        self._file = open(os.path.join(folder, name), "w", encoding="utf-8")  # noqa: SIM115
+        self._file: Any = None
         self._is_over = threading.Event()
         self._roles: dict[str, str] = {}
-        self._put({"host": socket.gethostname(), "pid": os.getpid()})
         self._thread = threading.Thread(target=self._record, name="hyperslab-recorder", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -105,22 +106,35 @@ class Log:
 
     def close(self) -> None:
         """Have what there is written, and end; a disk that does not answer is not waited for."""
-        atexit.unregister(self.close)
         self.end()
         self._thread.join(CLOSE_S)
 
     def end(self) -> None:
         """Have the thread end, after its last rows."""
+        atexit.unregister(self.close)
         self._is_over.set()
+
+    def is_writing(self) -> bool:
+        """Whether the thread goes on."""
+        return self._thread.is_alive()
 
     def _record(self) -> None:
         """Write until it is over, or until something goes wrong: then end in this process."""
         try:
+            self._open()
             self._flush_often()
         except Exception as error:  # noqa: BLE001  # whatever disks and Dask's servers raise
             abandon(self._folder, str(error))
-        with contextlib.suppress(OSError):  # of a full disk: closing writes once more
-            self._file.close()
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # of a full disk: closing writes once more
+                self._file.close()
+
+    def _open(self) -> None:
+        name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+        if self._role != "led":  # one that is led would bring back what the driver has removed
+            os.makedirs(self._folder, exist_ok=True)
+        self._file = open(os.path.join(self._folder, name), "w", encoding="utf-8")  # noqa: SIM115
+        self._put({"host": socket.gethostname(), "pid": os.getpid()})
 
     def _flush_often(self) -> None:
         while not self._is_over.wait(FLUSH_S):
@@ -204,8 +218,8 @@ class Shared:
 
 
 def start(folder: str, role: Role = "free") -> None:
-    """Record the messages of this process into a folder, too; each call needs its `stop`. Raises
-    OSError where it cannot be written to.
+    """Record the messages of this process into a folder, too; each call needs its `stop`, or its
+    `stopped` on an event loop. Where it cannot be written to, `lost` says so.
     """
     from distributed.comm.core import Comm
 
@@ -222,21 +236,51 @@ def start(folder: str, role: Role = "free") -> None:
 
 
 def stop(folder: str) -> None:
-    """End what a `start` began; the last one leaves Dask as it was."""
+    """End what a `start` began, and wait until its rows are written, where no event loop runs; the
+    last one leaves Dask as it was.
+    """
+    log = _let_go(folder)
+    if log is not None:
+        log.close()
+        _require_written(folder, log)
+
+
+async def stopped(folder: str) -> None:
+    """End what a `start` began, on an event loop, which goes on until the rows are written."""
+    log = _let_go(folder)
+    if log is None:
+        return
+    log.end()
+    deadline = time.monotonic() + CLOSE_S
+    while log.is_writing() and time.monotonic() < deadline:
+        await asyncio.sleep(_LOOK_S)
+    _require_written(folder, log)
+
+
+def _let_go(folder: str) -> Log | None:
+    """The log that has no users any more; None where others use it, or there is none."""
     from distributed.comm.core import Comm
 
     shared = Comm.__dict__.get(_SHARED)
     if shared is None:
-        return
+        return None
     with shared.changing:
-        log = shared.logs.get(folder)
+        log: Log | None = shared.logs.get(folder)
         if log is None:
-            return
+            return None
         log.users -= 1
         if log.users:
-            return
+            return None
         _end(shared, folder)
-    log.close()
+        return log
+
+
+def _require_written(folder: str, log: Log) -> None:
+    """Have it told where the last rows of a log are still not written."""
+    from distributed.comm.core import Comm
+
+    if log.is_writing():
+        Comm.__dict__[_SHARED].lost[folder] = f"the disk did not answer within {CLOSE_S:g} s"
 
 
 def abandon(folder: str, why: str = "") -> None:

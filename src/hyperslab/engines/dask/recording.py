@@ -49,6 +49,8 @@ class Recording:
 
     def _begin(self, folder: str) -> None:
         """Record here, on the scheduler, and on all workers, also on those that join later."""
+        with suppress(OSError):  # every recorder tells of it
+            self.folder.mkdir(parents=True, exist_ok=True)
         recorder.start(folder, "driver")
         with (
             sent_by_value(cloudpickle, recorder),
@@ -61,8 +63,12 @@ class Recording:
             except OSError as error:  # TimeoutError is one
                 why = f"the scheduler does not record its messages ({error})"
                 self.notes.append(f"{why}: they are as the other ends have seen them")
-            plugin = _plugin(self._plugin, recorder.start, recorder.stop, folder)
-            within(LIMIT_S, lambda: self._client.register_plugin(plugin))
+            plugin = _plugin(self._plugin, recorder.start, recorder.stopped, folder)
+            try:
+                within(LIMIT_S, lambda: self._client.register_plugin(plugin))
+            except OSError as error:
+                why = f"workers may not record their messages ({error})"
+                self.notes.append(f"{why}: those that do not are as the other ends have seen them")
 
     def end(self, is_lost: bool) -> None:
         """End them; of a cluster that is out of reach, in this process alone."""
@@ -72,7 +78,7 @@ class Recording:
                 try:
                     self._keep_transfers()
                     within(LIMIT_S, lambda: self._client.unregister_worker_plugin(self._plugin))
-                    within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
+                    within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stopped, folder))
                     self.notes += _lost(self._client, folder)
                 except Exception as error:  # noqa: BLE001  # whatever a dying cluster raises
                     self.notes.append(f"the recorders were not ended ({error})")
@@ -107,11 +113,10 @@ def _plugin(called: str, begin: Any, end: Any, folder: str) -> Any:
         name = called
 
         def setup(self, worker: Any) -> None:
-            with suppress(OSError):  # a run that is over: its folder may be gone
-                begin(folder, "led")
+            begin(folder, "led")
 
-        def teardown(self, worker: Any) -> None:
-            end(folder)
+        async def teardown(self, worker: Any) -> None:
+            await end(folder)
 
     return Recorder()
 
