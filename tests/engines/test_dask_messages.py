@@ -41,12 +41,7 @@ ANSWERED = "reply:free-keys"
 "What an answer is called behind a batch that ends with that operation."
 
 
-VERSIONS = ["oldest", "installed"]
-
-
-@pytest.fixture(
-    params=few(["oldest"], VERSIONS, "the installed Dask is recorded: test_dask_bag.py")
-)
+@pytest.fixture(params=["oldest", "installed"])
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     """Variables with which a program finds a version of distributed."""
     if request.param == "installed":
