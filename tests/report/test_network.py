@@ -69,6 +69,10 @@ def test_a_link_that_was_busy_is_named_with_the_remedy() -> None:
     assert finding.advice == (
         "Give w1 a faster link, or run without it: the others wait for what it has."
     )
+    full = network({"w1": 80 * MB, "w2": 20 * MB})
+    full["usage"]["links"][2]["dropped"] = {"queue": 40, "loss": 2}
+    said = found(trace(waiting(), network=full), "network").evidence
+    assert "; 42 packets of both directions were dropped; no other" in said
     section = links_html(run.meta)
     assert "<th>w1</th>" in section
     assert "80 %" in section

@@ -101,7 +101,7 @@ def _full_evidence(fullest: Fullest, links: Links) -> str:
         f" {show_seconds(link.least_s(direction))} of {show_seconds(links.seconds)}"
     )
     if link.dropped:
-        told += f", and {show_count(link.dropped, 'packet')} of it were sent again"
+        told += f"; {show_count(link.dropped, 'packet')} of both directions were dropped"
     return f"{told}; no other link was busy for more than {show_share(min(1.0, max(others)))}."
 
 
