@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from hyperslab.network.lab import registry
 from hyperslab.storage.mounts import mounts
 from tests.network.lab.labs import host, require
+from tests.system.faults.command import await_that
 
 SPECS = {
     "kernel": '[nodes.w1]\nrate = "100Mbit"\n[nodes.w2]\nup = { loss = 0.1 }\n',
@@ -35,7 +36,8 @@ def test_what_was_killed_is_removed(tmp_path: Path, records: Path) -> None:
         path = tmp_path / f"killed-{number}.toml"
         text = f'name = "killed-{number}"\nbackend = "{backend}"\ntolerance = 0.5\n'
         path.write_text(text + SPECS[backend])
-        _kill("up", str(path), after_s=chance.uniform(0.5, 6.0))
+        _kill("up", str(path), after_s=chance.uniform(0.0, 3.0), once=_is_begun)
+        assert registry.recorded(), "nothing was made yet that could be left"
         networks = {network for lab in registry.recorded() for network in _networks(lab)}
         _kill("down", "--all", after_s=chance.uniform(0.5, 2.0))
         done = subprocess.run([*COMMAND, "down", "--all"], capture_output=True, check=False)
@@ -47,11 +49,18 @@ def test_what_was_killed_is_removed(tmp_path: Path, records: Path) -> None:
     assert host() == before
 
 
-def _kill(*words: str, after_s: float) -> None:
-    """Start a command, and kill it some time later; what it has started lives on."""
+def _is_begun() -> bool:
+    """Whether a laboratory is written down, of which parts may be there."""
+    return bool(registry.recorded())
+
+
+def _kill(*words: str, after_s: float, once: Callable[[], bool] | None = None) -> None:
+    """Start a command, and kill it some time after it has begun; what it has started lives on."""
     with subprocess.Popen(
         [*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
+        if once is not None:
+            await_that("a laboratory", once)
         try:
             process.wait(after_s)
         except subprocess.TimeoutExpired:
