@@ -1,10 +1,12 @@
 """The cost of `--record-messages`: runs with and without it, in turns, on a cluster that is there.
 
-    python -m benchmarks.bench_recorder [--tasks 400] [--futures 1000] [--delay 0.02] [--workers 2]
-    [--repeats 9] [--turns 30]
+    python -m benchmarks.bench_recorder [--tasks 400] [--futures 1000] [--empty 4000] [--delay 0.02]
+    [--workers 2] [--repeats 9] [--turns 30]
 
-A run has a block for every task, which adds one and sleeps. Futures are Dask's alone, sleep a
-quarter as long, and are as many messages as there can be in so much time.
+A run has a block for every task, which adds one and sleeps. Futures are Dask's alone, and sleep a
+quarter as long: two workers do 400 of them in a second at most. Empty ones do nothing, so that
+Dask's scheduler sets the pace, and as many messages are sent as it can: what recording costs them
+is told, and held to no limit, as nobody waits for such a computation.
 
 What counts is processor time: other programs on the machine change it far less than the makespan.
 It is a share of the makespan, as if all processes waited for it one after the other, which
@@ -50,6 +52,7 @@ from hyperslab.traffic import FILE, Traffic
 from hyperslab.units import show_count, show_share
 
 MOST_COST = 0.03
+EMPTY = "empty futures"
 CERTAINTY = 0.95
 
 
@@ -73,7 +76,7 @@ class Compared(NamedTuple):
     makespan_s: float
     "Median of those that recorded nothing."
     asleep_s: float
-    "Time for which the tasks of each worker sleep: no makespan is shorter."
+    "Time for which the tasks of each worker sleep: no makespan is shorter; else the makespan."
     traffic: Traffic
     "Messages of the last run that recorded them."
 
@@ -98,25 +101,30 @@ def _measure(group: Group, arguments: argparse.Namespace) -> None:
     gates = Gates()
     try:
         for what, compared in _measured(group, folder, arguments).items():
-            _judge_runs(what, compared, gates)
-            _judge_messages(what, compared, folder, arguments.turns, gates)
+            own = gates if what != EMPTY else None
+            _judge_runs(what, compared, own)
+            _judge_messages(what, compared, folder, arguments.turns, own)
     finally:
         shutil.rmtree(folder)
     gates.close()
 
 
-def _judge_runs(what: str, compared: Compared, gates: Gates) -> None:
+def _judge_runs(what: str, compared: Compared, gates: Gates | None) -> None:
     low, high = _interval(compared.shares)
     print(f"{what}, with a recorder and without it: processor time {_told(compared.shares)} of the")
     print(
         f"   makespan of {compared.makespan_s:.2f} s, which was longer by {_told(compared.slower)}"
     )
+    if gates is None:
+        return
     gates.at_most(f"recording {what}, at least", low, MOST_COST)
     if low <= MOST_COST < high:
         print(f"   whether it is below {show_share(MOST_COST)} such runs cannot tell here")
 
 
-def _judge_messages(what: str, compared: Compared, folder: Path, turns: int, gates: Gates) -> None:
+def _judge_messages(
+    what: str, compared: Compared, folder: Path, turns: int, gates: Gates | None
+) -> None:
     messages = messages_of(compared.traffic)
     taken = turns_of(messages, folder / "again", turns)
     shares = [one / compared.asleep_s for one in taken.differences_s]
@@ -126,6 +134,9 @@ def _judge_messages(what: str, compared: Compared, folder: Path, turns: int, gat
     )
     print(f"   ends, until they are kept; of {compared.asleep_s:.2f} s all pairs {_told(shares)}")
     share = taken.least_s / compared.asleep_s
+    if gates is None:
+        print(f"   the shortest turns differ by {show_share(share)} of that")
+        return
     gates.at_most(f"recording the messages of {what}", share, MOST_COST)
 
 
@@ -142,6 +153,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tasks", type=int, default=400)
     parser.add_argument("--futures", type=int, default=1000)
+    parser.add_argument("--empty", type=int, default=4000)
     parser.add_argument("--delay", type=float, default=0.02)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=9)
@@ -168,15 +180,24 @@ def _measured(group: Group, folder: Path, arguments: argparse.Namespace) -> dict
                 arguments.repeats,
             ),
             "futures": _compared(
-                lambda records: _futures(group, folder / "out", place, records, arguments),
+                lambda records: _futures(
+                    group, folder / "out", place, records, arguments.futures, _pause_s(arguments)
+                ),
                 arguments.futures * _pause_s(arguments) / arguments.workers,
+                arguments.repeats,
+            ),
+            EMPTY: _compared(
+                lambda records: _futures(
+                    group, folder / "out", place, records, arguments.empty, 0.0
+                ),
+                None,
                 arguments.repeats,
             ),
         }
 
 
-def _compared(measure: Callable[[bool], Took], asleep_s: float, repeats: int) -> Compared:
-    """Pairs of runs, without the first."""
+def _compared(measure: Callable[[bool], Took], asleep_s: float | None, repeats: int) -> Compared:
+    """Pairs of runs, without the first; of tasks that do not sleep, beside their makespan."""
     coin = random.Random(1)
     pairs = []
     for number in range(repeats + 1):
@@ -190,10 +211,13 @@ def _compared(measure: Callable[[bool], Took], asleep_s: float, repeats: int) ->
         pairs.append((plain, recorded))
     traffic = pairs[-1][1].traffic
     assert traffic is not None
+    makespan_s = statistics.median(plain.makespan_s for plain, _ in pairs[1:])
+    if asleep_s is None:
+        asleep_s = makespan_s
     return Compared(
         [(recorded.cpu_s - plain.cpu_s) / plain.makespan_s for plain, recorded in pairs[1:]],
         [recorded.makespan_s / plain.makespan_s - 1 for plain, recorded in pairs[1:]],
-        statistics.median(plain.makespan_s for plain, _ in pairs[1:]),
+        makespan_s,
         asleep_s,
         traffic,
     )
@@ -226,9 +250,9 @@ def _run(
 
 
 def _futures(
-    group: Group, folder: Path, address: str, records: bool, arguments: argparse.Namespace
+    group: Group, folder: Path, address: str, records: bool, number: int, pause_s: float
 ) -> Took:
-    """As many futures, from the first to the last, and until what they said is written."""
+    """So many futures, from the first to the last, and until what they said is written."""
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
@@ -237,7 +261,7 @@ def _futures(
             recording = Recording(client, folder)
         before_s = group.cpu_s()
         began = time.perf_counter()
-        delays = [_pause_s(arguments)] * arguments.futures
+        delays = [pause_s] * number
         client.gather(client.map(time.sleep, delays, pure=False))
         took_s = time.perf_counter() - began
         spent_s = group.cpu_s() - before_s

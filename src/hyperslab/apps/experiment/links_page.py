@@ -97,7 +97,8 @@ def dropped_share(attempt: Attempt) -> float | None:
     carried = sum(one["sent_packets"] + one["received_packets"] for one in links)
     if dropped is None or not carried:
         return None
-    return dropped / (carried + dropped)
+    share: float = dropped / (carried + dropped)
+    return share
 
 
 def _busiest(result: CellResult) -> str:
