@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
 import numpy as np
@@ -16,6 +18,16 @@ from hyperslab.engines.dask import client as clients
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.messages.numbers import Numbers, numbers_of
 from tests.system.faults.command import load, make_volume
+
+T = TypeVar("T")
+
+
+def beside(do: Callable[[], T]) -> T:
+    """What a function returns that runs an event loop, in a thread of its own: in that of the tests
+    the loop of a browser may run.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(do).result()
 
 
 def recorded(place: str, engine: str, tmp_path: Path) -> Numbers:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,8 @@ TOLERANT = "tolerance = 0.4\n"
 "Tolerance of laboratories in which a test looks at something else than the links."
 
 
+RARE = 1e-6
+"Probability of fewer or more losses than chance explains."
 OF_THE_KERNEL = ("netem",)
 "Backends that nothing can be installed for, so that their tests may be skipped in CI, too."
 
@@ -79,3 +84,17 @@ def _in_folder(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     return sorted(name for name in os.listdir(folder) if not name.startswith("hyperslab-"))
+
+
+def by_chance(share: float, number: int) -> tuple[int, int]:
+    """How many of so many packets are lost at least and at most where each is with that
+    probability: beyond either end lies a millionth of the binomial distribution.
+    """
+    each = [
+        math.comb(number, lost) * share**lost * (1 - share) ** (number - lost)
+        for lost in range(number + 1)
+    ]
+    upto = list(accumulate(each))
+    least = bisect_left(upto, RARE)
+    most = bisect_left(upto, 1 - RARE)
+    return least, most

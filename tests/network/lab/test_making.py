@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import socket
 import statistics
 import subprocess
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -25,7 +22,7 @@ from hyperslab.network.lab.link import PACKET_NBYTES
 from hyperslab.network.lab.namespaces import LabFailed, network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab
 from hyperslab.network.lab.spec import OneWay
-from tests.network.lab.labs import TOLERANT, host, require, require_program, run, spec
+from tests.network.lab.labs import TOLERANT, by_chance, host, require, require_program, run, spec
 
 KERNEL = """
 backend = "kernel"
@@ -55,8 +52,6 @@ down = { loss = 0.05 }
 TIMES = 3
 "Tries of what another program may disturb."
 PINGS = 300
-RARE = 1e-6
-"Probability of fewer or more losses than chance explains."
 
 
 @pytest.fixture(scope="module")
@@ -169,20 +164,6 @@ def test_numbers_of_losses_that_chance_explains() -> None:
     assert by_chance(0.0, PINGS) == (0, 0)
     least, most = by_chance(0.05, PINGS)
     assert 0 < least / PINGS < 0.05 < most / PINGS < 0.14
-
-
-def by_chance(share: float, number: int) -> tuple[int, int]:
-    """How many of so many packets are lost at least and at most where each is with that
-    probability: beyond either end lies a millionth of the binomial distribution.
-    """
-    each = [
-        math.comb(number, lost) * share**lost * (1 - share) ** (number - lost)
-        for lost in range(number + 1)
-    ]
-    upto = list(accumulate(each))
-    least = bisect_left(upto, RARE)
-    most = bisect_left(upto, 1 - RARE)
-    return least, most
 
 
 def test_iperf3_agrees(kernel: Lab) -> None:

@@ -153,7 +153,7 @@ def _judged_steps(steps: Sequence[Step], signs: Sequence[bool | None]) -> Judged
 
 
 class Step(NamedTuple):
-    """From a delay to the next longer one that was tried."""
+    """Two delays of which one is the next longer one that was tried."""
 
     told: str
     "Sentence with the numbers."
