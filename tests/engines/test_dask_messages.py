@@ -269,7 +269,8 @@ def test_a_recorder_ends_with_its_driver(tmp_path: Path, monkeypatch: pytest.Mon
     """One that was killed cannot end the recorders on a cluster of somebody else."""
     from distributed.comm.tcp import TCP
 
-    monkeypatch.setattr(recorder, "FLUSH_S", 0.02)
+    # Of the functions: cloudpickle gives classes that it meets again functions with other globals.
+    monkeypatch.setitem(recorder.Log._flush_often.__globals__, "FLUSH_S", 0.02)
     before = TCP.write
     recorder.start(str(tmp_path), "led")
     assert TCP.write != before
@@ -277,7 +278,7 @@ def test_a_recorder_ends_with_its_driver(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / recorder.LEASE).write_text(f"{number}")
         time.sleep(0.01)
     assert TCP.write != before
-    monkeypatch.setattr(recorder, "LEASE_S", 0.2)
+    monkeypatch.setitem(recorder.Log._is_abandoned.__globals__, "LEASE_S", 0.2)
     deadline = time.monotonic() + 60
     while TCP.write != before:
         assert time.monotonic() < deadline, "it goes on"

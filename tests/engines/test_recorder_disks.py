@@ -1,5 +1,5 @@
-"""The recorder inside of Dask's processes where its disk is full, slow or gone, or a cluster does not
-answer: what is recorded goes on, and a note says what is missing.
+"""The recorder inside of Dask's processes where its disk is full, slow or gone, or where a cluster
+does not answer: what is recorded goes on, and a note says what is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def test_a_full_disk_ends_a_recorder_and_nothing_else(
     from distributed.comm.core import Comm
     from distributed.comm.tcp import TCP
 
-    monkeypatch.setattr(recorder, "FLUSH_S", 0.02)
+    monkeypatch.setitem(recorder.Log._flush_often.__globals__, "FLUSH_S", 0.02)
     before = TCP.write
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
@@ -96,7 +96,7 @@ def test_a_driver_whose_disk_hangs_goes_on_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "CLOSE_S", 0.1)
-    monkeypatch.setitem(recorder.Log.close.__globals__, "CLOSE_S", 0.1)  # as of MOST_ROWS, below
+    monkeypatch.setitem(recorder.Log.close.__globals__, "CLOSE_S", 0.1)  # as of MOST_ROWS
     with _hanging_disk(tmp_path):
         recorder.stop(str(tmp_path))
         assert recorder.lost(str(tmp_path)) == "the disk did not answer within 0.1 s"
