@@ -66,6 +66,7 @@ def assert_possible(trace: Trace, summary: Summary, verdict: Verdict) -> None:
 
 OPPOSITE = (
     ("more slots", "fewer slots"),
+    ("more slots", "a quiet machine"),
     ("larger blocks", "smaller blocks"),
     ("processes", "threads"),
     ("compressed", "plain"),
@@ -74,6 +75,7 @@ OPPOSITE = (
 SAYS = {
     "more slots": r"use more slots|more slots would|a cluster with more slots|more slots \(",
     "fewer slots": r"fewer --workers|half the |a smaller cluster|no more slots than|serial:",
+    "a quiet machine": r"when it is quiet",
     "larger blocks": r"arger blocks|times larger",
     "smaller blocks": r"smaller blocks|Cut about",
     "processes": r"processes instead of threads",

@@ -15,6 +15,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pytest
 
 import hyperslab
 from hyperslab.arrays import Array
@@ -149,23 +150,34 @@ def test_rules_that_say_nothing_against_themselves() -> None:
         assert not pulls & RULES_OUT.get(rule, frozenset()), rule
 
 
-def test_memory_that_was_short_rules_out_more_slots() -> None:
-    """Opens that wait would gain by more slots, which have no memory."""
+def waiting_opens(queued_ns: int) -> list[Span]:
+    """Phases of two slots, which mostly wait for files to be opened, and this long for a
+    processor.
+    """
     spans = []
     for task in range(12):
         begin = task // 2 * S
         took = 9 * S // 10
         slot = f"h/w{task % 2}/t0"
-        spans.append(Span(task, 0, slot, "open", begin, begin + took, 0, 10**6, 0))
+        spans.append(Span(task, 0, slot, "open", begin, begin + took, 0, 10**6, queued_ns))
         spans.append(Span(task, 0, slot, "compute", begin + took, begin + S, 0, S // 10, 0))
+    return spans
+
+
+def judged(spans: list[Span], load: dict[str, Any]) -> Verdict:
+    """What is said of twelve tasks on two slots of a machine with such a load."""
     run = {"engine": "processes", "workers": 2, "threads": 1, "cpus": 8, "is_light": True}
     run |= {"rule": "blocks=12", "blocks": 12, "arrays": 1, "most_blocks": 10**6}
-    meta = {"run": run, "start_ns": 0, "ready_ns": 0, "end_ns": 6 * S}
-    quiet = Trace(spans, ["h/w0/t0", "h/w1/t0"], meta=meta)
-    stalled = {**LOAD, "stalled_shares": {"memory_some": 0.3}}
-    short = Trace(spans, ["h/w0/t0", "h/w1/t0"], meta={**meta, "load": stalled})
-    before = judge(quiet, summarise(quiet))
-    after = judge(short, summarise(short))
+    meta = {"run": run, "load": load, "start_ns": 0, "ready_ns": 0, "end_ns": 6 * S}
+    made = Trace(spans, ["h/w0/t0", "h/w1/t0"], meta=meta)
+    return judge(made, summarise(made))
+
+
+def test_memory_that_was_short_rules_out_more_slots() -> None:
+    """Opens that wait would gain by more slots, which have no memory."""
+    spans = waiting_opens(queued_ns=0)
+    before = judged(spans, {})
+    after = judged(spans, {**LOAD, "stalled_shares": {"memory_some": 0.3}})
     assert "more slots" in before.remedy
     assert "larger blocks" in before.remedy
     assert [one.rule for one in after.findings] == ["metadata-latency", "memory-pressure"]
@@ -173,6 +185,19 @@ def test_memory_that_was_short_rules_out_more_slots() -> None:
     assert "more slots" not in after.remedy
     assert "larger blocks" not in after.remedy
     assert "a few large files" in after.remedy
+
+
+@pytest.mark.parametrize(("queued_ns", "is_cautioned"), [(S // 20, False), (S // 3, True)])
+def test_processors_that_were_short_rule_out_more_slots(queued_ns: int, is_cautioned: bool) -> None:
+    """Also where they are no more than a circumstance."""
+    crowded = {**LOAD, "busy_share": 1.0, "others_share": 0.6}
+    verdict = judged(waiting_opens(queued_ns), crowded)
+    first, *_, last = verdict.findings
+    assert (first.rule, last.rule) == ("metadata-latency", "cpu-starved")
+    assert bool(verdict.caution) == is_cautioned
+    assert "when it is quiet, or with fewer --workers" in last.advice
+    assert "more slots" not in verdict.paragraph
+    assert "a few large files" in verdict.remedy
 
 
 REAL_RUNS = 60

@@ -1,8 +1,8 @@
 """Agreement: what is advised about one cause never undoes what is advised about another.
 
-Each rule pulls in some directions, and its cause rules some out. Memory that was short speaks
-first, then what explains the largest share, and last what a machine did beside the run; later
-findings keep what they say, and of their advice what is not ruled out. Held by
+Each rule pulls in some directions, and its cause rules some out. Memory and processors that were
+short speak first, then what explains the largest share, and last what else a machine did beside the
+run; later findings keep what they say, and of their advice what is not ruled out. Held by
 `tests/report/test_verdict_contradictions.py`.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from hyperslab.report.verdict.finding import Finding
+from hyperslab.report.verdict.finding import STARVED, Finding
 
 Pull: TypeAlias = Literal[
     "more slots",
@@ -49,7 +49,7 @@ PULLS: Mapping[str, frozenset[Pull]] = {
     "closing": frozenset({LARGER}),
     "stragglers": frozenset({SMALLER}),
     "memory-pressure": frozenset({FEWER, SMALLER}),
-    "cpu-starved": frozenset({FEWER}),
+    STARVED: frozenset({FEWER}),
 }
 "Directions in which the advice of a rule may pull; others pull in none."
 RULES_OUT: Mapping[str, frozenset[Pull]] = {
@@ -68,10 +68,10 @@ RULES_OUT: Mapping[str, frozenset[Pull]] = {
     "queueing": frozenset({MORE}),
     "network-distance": frozenset({SMALLER}),
     "memory-pressure": frozenset({MORE, LARGER}),
-    "cpu-starved": frozenset({MORE}),
+    STARVED: frozenset({MORE}),
 }
 "Directions against which the cause that a rule has found speaks."
-FIRST = ("memory-pressure",)
+FIRST = ("memory-pressure", STARVED)
 "Shortages, of which more would be asked by advice against them, however little they explain."
 
 Again: TypeAlias = Callable[[frozenset[Pull]], Sequence[Finding]]
