@@ -46,7 +46,7 @@ from hyperslab.storage.location import local_folder
 
 if TYPE_CHECKING:
     from hyperslab.blocks.gathering import Named
-    from hyperslab.plan.region import Region
+    from hyperslab.plan.region import Region, Slice
 
 Boundary = Literal["reflect", "nearest", "constant"]
 """What a halo holds beyond the array's edge, in scipy.ndimage's terms: (d c b a | a b c d), (a a a
@@ -125,7 +125,7 @@ class Step:
         return any(promise.changes_axes for promise in self.returns)
 
 
-def _region_of(asked: str | Sequence[slice] | Region | None) -> Region | None:
+def _region_of(asked: str | Sequence[Slice] | Region | None) -> Region | None:
     if asked is None:
         return None
     from hyperslab.plan.region import region_of
@@ -208,7 +208,7 @@ class Pipeline:
         boundary: Boundary = "reflect",
         storage_options: Mapping[str, Any] | None = None,
         resample: Resampling | Mapping[str, Resampling] | None = None,
-        region: str | Sequence[slice] | Region | None = None,
+        region: str | Sequence[Slice] | Region | None = None,
         **others: Named | Sequence[Named] | SourceSet,
     ) -> None:
         """`others` are further inputs, such as `mask="mask.nii"`, passed to functions by name: one

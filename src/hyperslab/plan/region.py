@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import EllipsisType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,11 +20,13 @@ from hyperslab.plan.places import affine_of, reach, spatial_shape
 from hyperslab.units import show_count
 
 _IN_MM = "mm:"
+_REST = "..."
 _WORLD = "xyz"
 _EXAMPLE = "10:40,20:60,5:25 (voxels) or mm:-30:30,-20:40,0:50 (millimetres)"
 _ROUNDING_VOXELS = 1e-3
 
 Bound = tuple[float | None, float | None]
+Slice: TypeAlias = slice | EllipsisType
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Region:
     bounds: tuple[Bound, ...]
     "First and last of each axis; None: the array's own. Axes that are not named are whole."
     in_mm: bool
+    leading: int | None = None
+    "Number of bounds before '...'; the others are those of the last axes. None without it."
 
     def within(self, whole: Whole) -> Hyperslab:
         """The voxels of an array. Raises UsageError for a region that holds none, or reaches beyond
@@ -52,7 +58,7 @@ class Region:
             )
         start = [0] * len(whole.shape)
         stop = list(whole.shape)
-        for axis, (low, high) in enumerate(self.bounds):
+        for axis, (low, high) in self._by_axis(len(whole.shape)):
             extent = whole.shape[axis]
             start[axis] = _position(low, extent, 0)
             stop[axis] = _position(high, extent, extent)
@@ -63,6 +69,14 @@ class Region:
                 )
         count = [b - a for a, b in zip(start, stop, strict=True)]
         return Hyperslab(tuple(start), tuple(count))
+
+    def _by_axis(self, ndim: int) -> list[tuple[int, Bound]]:
+        """The bounds with the axis of each."""
+        last = len(self.bounds)
+        if self.leading is not None:
+            last = self.leading
+        axes = [*range(last), *range(ndim - len(self.bounds) + last, ndim)]
+        return list(zip(axes, self.bounds, strict=True))
 
     def _by_place(self, whole: Whole) -> Hyperslab:
         affine = self._straight_affine(whole)
@@ -108,16 +122,21 @@ class Region:
 
 def parse_region(text: str) -> Region:
     """A region from '10:40,20:60,5:25', in voxels as NumPy's slices, or 'mm:-30:30,-20:40,0:50', in
-    millimetres along x, y and z (RAS+). An end that is left out is the array's. Raises UsageError.
+    millimetres along x, y and z (RAS+). An end that is left out is the array's; '...' stands once
+    for all axes between in voxels. Raises UsageError.
     """
     in_mm = text.startswith(_IN_MM)
     parts = text.removeprefix(_IN_MM).split(",")
     if in_mm and len(parts) > len(_WORLD):
         raise UsageError(f"--region {text}: millimetres are for x, y and z: give up to three")
-    return Region(text, tuple(_bound(text, part, in_mm) for part in parts), in_mm)
+    leading = None
+    if not in_mm and parts.count(_REST) == 1:
+        leading = parts.index(_REST)
+        parts.remove(_REST)
+    return Region(text, tuple(_bound(text, part, in_mm) for part in parts), in_mm, leading)
 
 
-def region_of(given: str | Sequence[slice] | Region) -> Region:
+def region_of(given: str | Sequence[Slice] | Region) -> Region:
     """The same from Python: a text as above, or slices such as `np.s_[10:40, 20:60]`."""
     if isinstance(given, Region):
         return given
@@ -125,6 +144,9 @@ def region_of(given: str | Sequence[slice] | Region) -> Region:
         return parse_region(given)
     parts = []
     for part in given if isinstance(given, tuple | list) else (given,):
+        if part is Ellipsis:
+            parts.append(_REST)
+            continue
         if not isinstance(part, slice) or part.step not in (None, 1):
             raise UsageError(
                 f"region={given!r}: give slices of step 1, or a text such as {_EXAMPLE}"

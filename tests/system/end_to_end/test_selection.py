@@ -222,6 +222,7 @@ def test_a_region_of_what_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("region", "told"),
     [
+        ("...,1:2,...", "'...' is not a range"),
         ("10-20", "'10-20' is not a range: write it as 10:40,20:60,5:25"),
         ("1:2,3:4,5:6,7:8", "names 4 axes, but anatomical has 3"),
         ("10:99", "reaches beyond axis 0 of anatomical, which has 33 elements"),
@@ -252,6 +253,16 @@ def test_regions_in_python() -> None:
     require_stats_of(dataclasses.asdict(result.value), values[2:5, :, 1:])
     with pytest.raises(UsageError, match="give slices of step 1"):
         Pipeline(values, region=(slice(None, None, 2),))
+
+
+@pytest.mark.parametrize(
+    "region", [np.s_[..., 0:3], np.s_[1:3, ..., 2:], np.s_[4:, ...], np.s_[...]], ids=str
+)
+def test_a_region_names_its_last_axes_behind_an_ellipsis(region: Any) -> None:
+    values = np.random.default_rng(3).normal(size=(6, 5, 4))
+    summed = Pipeline(values, region=region).reduce(hyperslab.Fold(np.sum, np.add))
+    result = hyperslab.run(summed, engine="serial", report=False)
+    assert result.value == pytest.approx(values[region].sum())
 
 
 def test_a_mask_of_fractions_is_told_and_inside_above_a_number(tmp_path: Path) -> None:
