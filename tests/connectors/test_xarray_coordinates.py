@@ -244,6 +244,8 @@ def test_places_are_selected_whichever_way_an_axis_runs(tmp_path: Path, sign: in
             part = image.hyperslab.sel(x=places, y=20, t=slice(2, None))
             assert part.shape == (4, 10, 2)
             xarray.testing.assert_identical(part, image[2:6, 3, :, 1:])
+        held = image.compute()
+        assert np.shares_memory(held.hyperslab.sel(x=slice(low, high)).values, held.values)
         upwards = image.hyperslab.sel(x=slice(low, None))
         assert upwards.x.min() == low
         assert upwards.sizes["x"] == 6

@@ -210,9 +210,9 @@ def _in_order(image: xarray.DataArray, axes: Sequence[Hashable]) -> xarray.DataA
     return image.transpose(*axes, ...)
 
 
-def _between(name: str, values: Array, wanted: slice) -> Array:
-    """(n,) int64: indices of the places between two, ends included; None is no end. Raises
-    UsageError where there are none.
+def _between(name: str, values: Array, wanted: slice) -> Array | slice:
+    """Indices of the places between two, ends included; None is no end. A slice where they are
+    neighbours, else (n,) int64. Raises UsageError where there are none.
     """
     if wanted.step is not None:
         raise UsageError(f"{name}={wanted}: a range of places has no step: take some by isel")
@@ -225,6 +225,10 @@ def _between(name: str, values: Array, wanted: slice) -> Array:
             f"{name}={wanted}: no places lie between these: those of the array reach from"
             f" {values.min()} to {values.max()}"
         )
+    first = int(found[0])
+    beyond = int(found[-1]) + 1
+    if beyond - first == found.size:
+        return slice(first, beyond)
     return found
 
 
