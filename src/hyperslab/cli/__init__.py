@@ -111,10 +111,20 @@ def _is_of_the_line(error: BaseException) -> bool:
 def _tell_error(error: BaseException, sentence: str, debug: bool) -> None:
     if debug:
         print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
-    print(
-        "\n".join([f"hyperslab: {redact(sentence)}", *getattr(error, "__notes__", [])]),
-        file=sys.stderr,
-    )
+    notes = [*_line_of_the_user(error), *getattr(error, "__notes__", [])]
+    print("\n".join([f"hyperslab: {redact(sentence)}", *notes]), file=sys.stderr)
+
+
+def _line_of_the_user(error: BaseException) -> list[str]:
+    """A line with the place in the user's own code that a foreseen error has gone through; none
+    where there is no such place.
+    """
+    if not isinstance(error, HyperslabError):
+        return []
+    from hyperslab.report.failures import line_behind  # and with it what runs functions
+
+    line = line_behind(error)
+    return [f"    {redact(line)}"] * bool(line)
 
 
 def _to_continue(given: Sequence[str]) -> str:

@@ -50,7 +50,6 @@ from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, axes_after
 from hyperslab.plan.promise import Promise, require_names
 from hyperslab.plan.steps import call
-from hyperslab.report.failures import place_of
 
 LIMIT_S = 10
 "Functions that take longer for the samples are not learned from."
@@ -450,7 +449,7 @@ def _sentence(error: BaseException, step: Step) -> str:
     failure = describe_failure(error, "", [step.ref], [call.__code__])
     if failure.frame is None:
         return failure.message
-    return f"{failure.message} at {place_of(failure.frame.file, failure.frame.line)}"
+    return f"{failure.message} at {failure.frame.place}"
 
 
 def _require_arrays(step: Step, promises: Sequence[Promise], ndim: int) -> None:

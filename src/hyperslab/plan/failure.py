@@ -10,6 +10,7 @@ import dis
 import inspect
 import itertools
 import linecache
+import os
 import re
 import traceback
 from collections.abc import Iterator, Sequence
@@ -72,6 +73,11 @@ class Frame:
     text: str
     "The line itself; '' where this host has no source of it."
 
+    @property
+    def place(self) -> str:
+        """File and line, as editors and terminals link them."""
+        return place_of(self.file, self.line)
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -125,6 +131,52 @@ def describe_failure(
         frame,
         _is_certain(error, is_entered),
     )
+
+
+def place_of(file: str, line: int) -> str:
+    """file.py:12, from the current directory on where the file lies below it; '' for none."""
+    if not file:
+        return ""
+    shown = file
+    if Path.cwd() in Path(file).parents:
+        shown = os.path.relpath(file)
+    return f"{shown}:{line}"
+
+
+def own_frame(error: BaseException) -> Frame | None:
+    """The last line of the user's own code behind an error, or the one that is no Python; None
+    where it has gone through none.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, SyntaxError) and _is_file_of_user(cause.filename or ""):
+            return _frame_of_syntax(cause)
+        steps = list(_steps(cause.__traceback__))
+        own = [step for step in steps if _is_file_of_user(step.tb_frame.f_code.co_filename)]
+        if own:
+            return _frame(own[-1].tb_frame.f_code, own[-1].tb_lineno)
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that led to it; one may name itself as its cause."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        yield cause
+        seen.append(cause)
+        cause = cause.__cause__
+
+
+def _is_file_of_user(name: str) -> bool:
+    is_file = bool(name) and not name.startswith("<")
+    return is_file and _is_own(name, set())
+
+
+def _frame_of_syntax(error: SyntaxError) -> Frame:
+    """The line that Python could not read, which is in no function yet."""
+    file = original_of(str(error.filename))
+    text = (error.text or "").strip()
+    return Frame(file, error.lineno or 1, "", _bounded(text, MOST_LINE))
 
 
 def locate(error: BlockError, function: Any, returned: Any, block: Any) -> None:

@@ -27,9 +27,11 @@ from hyperslab.plan.definitions import parsed, unnamed
 
 _loading = threading.RLock()
 _BUILTINS = "hyperslab.workloads."
+"Place of the built-ins' modules."
+_USER_MODULE = "hyperslab_user_"
+"Beginning of the names of modules that are loaded from users' files."
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 "Names of folders that installers fill."
-"Place of the built-ins' modules."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +145,11 @@ def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
         _load(target, files, None)
     except HyperslabError:
         raise
+    except SystemExit as error:
+        raise UsageError(
+            f"FUNCTION '{text}' cannot be loaded: its file calls sys.exit({error.code!r}) as it is"
+            " imported: put that below if __name__ == '__main__':"
+        ) from error
     except Exception as error:
         raise UsageError(
             f"FUNCTION '{text}' cannot be loaded: {type(error).__name__}: {error}"
@@ -341,7 +348,7 @@ def _here(path: str, digest: str) -> Path:
 
 
 def _user_module(digest: str) -> str:
-    return f"hyperslab_user_{digest[:16]}"
+    return f"{_USER_MODULE}{digest[:16]}"
 
 
 def _module_from_file(path: str, digest: str) -> ModuleType:

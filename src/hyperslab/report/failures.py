@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import in_callers_words
-from hyperslab.plan.failure import DIED, Failure
+from hyperslab.plan.failure import DIED, Failure, Frame, own_frame, place_of
 from hyperslab.plan.function import is_library
 from hyperslab.redaction import redact
 from hyperslab.report.prose import whole_flags
@@ -101,7 +100,7 @@ def likeness(failure: Failure) -> tuple[str, ...]:
     """What equal failures have in common: the error, its place, and its message but for numbers."""
     place = ""
     if failure.frame is not None:
-        place = place_of(failure.frame.file, failure.frame.line)
+        place = failure.frame.place
     return _likeness(failure.error, place, failure.message)
 
 
@@ -150,21 +149,23 @@ def load_failed(record: Mapping[str, Any]) -> Failed:
     )
 
 
-def place_of(file: str, line: int) -> str:
-    """file.py:12, from the current directory on where the file lies below it; '' for none."""
-    if not file:
+def line_behind(error: BaseException) -> str:
+    """Place, function and line of the user's own code that an error has gone through; '' for
+    none.
+    """
+    frame = own_frame(error)
+    if frame is None:
         return ""
-    shown = file
-    if Path.cwd() in Path(file).parents:
-        shown = os.path.relpath(file)
-    return f"{shown}:{line}"
+    return where_words(frame)
 
 
-def where_words(one: Failed) -> str:
+def where_words(one: Failed | Frame) -> str:
     """Place, function and line of the user's own code in one line; '' for none."""
     if not one.place:
         return ""
-    words = f"{one.place}, in {one.function}"
+    words = one.place
+    if one.function:
+        words += f", in {one.function}"
     if one.text:
         return f"{words}: {one.text}"
     return words

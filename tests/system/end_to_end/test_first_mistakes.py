@@ -197,6 +197,25 @@ def test_errors_point_at_where_the_function_returns(
     assert where == f"    {mine}:{place}, in {function}: {line.strip()}"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("x = [1][3]", ", in <module>: x = [1][3]"),
+        ("import numpyy", ", in <module>: import numpyy"),
+        ("x = 1 +* 2", ": x = 1 +* 2"),
+        ("raise SystemExit(0)", ", in <module>: raise SystemExit(0)"),
+        ("hyperslab.Pipeline('/nowhere.nii')", ", in <module>: hyperslab.Pipeline('/nowhere.nii')"),
+    ],
+)
+def test_the_line_is_told_for_which_a_file_cannot_be_loaded(
+    mine: Path, wrong: str, told: str
+) -> None:
+    mine.write_text(f"import hyperslab\n{wrong}\n\n\ndef f(block):\n    return block\n")
+    done = run(mine, "f")
+    assert done.code == 2
+    assert done.err.splitlines()[1:] == [f"    {mine}:2{told}"]
+
+
 def test_a_fold_is_advised_for_what_has_none_of_the_axes(mine: Path) -> None:
     cut = run(mine, "shorter").err
     assert "returned a block of shape (0, 2, 3), not (1, 2, 3)" in cut
