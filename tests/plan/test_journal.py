@@ -27,13 +27,16 @@ from hyperslab.driver.resume import Inherited, results
 from hyperslab.errors import RunStopped
 from hyperslab.plan.command import Ran
 from hyperslab.plan.failure import Failure
+from hyperslab.plan.function import refer
 from hyperslab.plan.journal import (
+    Partial,
     SlotJournal,
     Tail,
     decode,
     encode,
     load_partials,
     merge_partials,
+    save_partial,
     saved_tasks,
 )
 from hyperslab.plan.pipeline import Fold
@@ -383,3 +386,24 @@ def test_a_saved_trace_has_the_columns_of_earlier_versions(
     assert list(table.schema.metadata) == [b"hyperslab"]
     assert table.to_pylist() == [asdict(span) for span in found]
     assert Trace.load(tmp_path / "trace.parquet") == trace
+
+
+@pytest.mark.parametrize(("after", "tasks"), [("class SumOfMine:", [3]), ("class Total:", [])])
+def test_values_of_a_users_class_are_found_after_its_file_was_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str, tasks: list[int]
+) -> None:
+    """Unless the class has gone: then their tasks count as not done."""
+    mine = tmp_path / "mine.py"
+    before = f"# {tmp_path}\nclass SumOfMine:\n    n = 7\n"
+    mine.write_text(before)
+    found = refer(f"{mine}:SumOfMine").load()
+    saved = tmp_path / "partials" / "a.pickle"
+    saved.parent.mkdir()
+    save_partial(saved, Partial([3], found()))
+    monkeypatch.delitem(sys.modules, found.__module__)  # as in a process that begins
+    mine.write_text(before.replace("class SumOfMine:", f"# edited\n{after}"))
+    now = refer(f"{mine}:{after[6:-1]}").load()
+    partials = load_partials([(tmp_path, None)], range(9))
+    assert sorted(saved_tasks(tmp_path)) == tasks
+    assert [type(partial.value) for partial in partials] == [now] * len(tasks)
+    monkeypatch.delitem(sys.modules, now.__module__)

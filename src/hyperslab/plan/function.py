@@ -351,6 +351,25 @@ def _user_module(digest: str) -> str:
     return f"{_USER_MODULE}{digest[:16]}"
 
 
+def is_users_module(name: str) -> bool:
+    """Whether it is the name of a module that was loaded from a user's file."""
+    return name.startswith(_USER_MODULE)
+
+
+def module_now(name: str, needed: str) -> str:
+    """The one module of a user's file that has what one from before the file was edited is needed
+    for; the same name for others, and where none or several have it.
+    """
+    if not is_users_module(name) or name in sys.modules:
+        return name
+    first = needed.partition(".")[0]
+    loaded = {other: module for other, module in sys.modules.items() if is_users_module(other)}
+    found = [other for other, module in loaded.items() if hasattr(module, first)]
+    if len(found) != 1:
+        return name
+    return found[0]
+
+
 def _module_from_file(path: str, digest: str) -> ModuleType:
     name = _user_module(digest)
     folder = str(Path(path).parent)

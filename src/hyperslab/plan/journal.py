@@ -31,6 +31,7 @@ from hyperslab.machine.host import peak_rss_bytes
 from hyperslab.plan import command
 from hyperslab.plan.command import Ran
 from hyperslab.plan.failure import Failure, Frame, describe_failure
+from hyperslab.plan.function import is_users_module, module_now
 from hyperslab.plan.task import Merge, Outcome
 from hyperslab.storage.full import why
 from hyperslab.storage.recordfile import load_record
@@ -417,9 +418,16 @@ def saved_tasks(folder: Path) -> set[int]:
 
 
 def _saved(folder: Path) -> Iterator[Partial]:
-    """Every saved partial of a submission that is not damaged."""
+    """Every saved partial of a submission that is not damaged, nor of a class that the user has
+    removed since.
+    """
     for path in sorted((folder / "partials").glob("*.pickle")):
-        partial = load_partial(path)
+        try:
+            partial = load_partial(path)
+        except ModuleNotFoundError as error:
+            if not is_users_module(error.name or ""):
+                raise
+            continue
         if partial is not None:
             yield partial
 
@@ -435,10 +443,13 @@ def load_partial(path: Path) -> Partial | None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads what earlier versions of the package have saved, too, whose modules lay elsewhere."""
+    """Loads what earlier versions of the package have saved, too, whose modules lay elsewhere, and
+    what a user's file was needed for before it was edited.
+    """
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        return super().find_class(_MOVED.get(module_name, module_name), global_name)
+        place = _MOVED.get(module_name, module_name)
+        return super().find_class(module_now(place, global_name), global_name)
 
 
 def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:

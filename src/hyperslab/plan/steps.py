@@ -29,7 +29,7 @@ from hyperslab.errors import BlockError, FormatError, RunStopped
 from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
 from hyperslab.plan.failing import CommandFailed
-from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate
+from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate, own_frame
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.odd import odd_values, stands_for
@@ -407,7 +407,12 @@ def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
             return value
         return fold.finish(value)
     except Exception as error:
+        place = ""
+        if frame := own_frame(error):
+            place = f" at {frame.place}"
         raise RunStopped(
-            "all blocks are reduced, but the fold's merge or finish failed:"
-            f" {type(error).__name__}: {error}; correct it and run again with another output"
+            f"all blocks are reduced, but the fold's merge or finish failed{place}:"
+            f" {type(error).__name__}: {error}",
+            "correct it, then run the same command with --resume and --accept-changed-function,"
+            " which reduce no block again",
         ) from error

@@ -70,6 +70,12 @@ def counts(block, slab):
 def broken(block):
     return block.foo
 
+unfinished = hyperslab.Fold(
+    lift=lambda block: float(block.sum()),
+    merge=lambda a, b: a + b,
+    finish=lambda total: total.mean,
+)
+
 spread = hyperslab.Fold(
     lift=lambda block: (int(block.min()), float(block.max())),
     merge=lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
@@ -214,6 +220,25 @@ def test_the_line_is_told_for_which_a_file_cannot_be_loaded(
     done = run(mine, "f")
     assert done.code == 2
     assert done.err.splitlines()[1:] == [f"    {mine}:2{told}"]
+
+
+def test_a_fold_that_cannot_be_finished_keeps_what_it_has_reduced(mine: Path) -> None:
+    out = mine.parent / "out"
+    place = f"{mine}:{line_of(mine, '    finish=lambda total: total.mean,')}"
+    failed = run(mine, "unfinished")
+    sentence, line = failed.err.splitlines()
+    advice = "--resume and --accept-changed-function"
+    assert failed.code == 1
+    assert f"merge or finish failed at {place}: AttributeError: 'float' object" in sentence
+    assert f"; correct it, then run the same command with {advice}, which" in sentence
+    assert line == f"    {place}, in <lambda>: finish=lambda total: total.mean,"
+    assert place in call("status", out).out
+    mine.write_text(mine.read_text().replace("total.mean", "total / 2"))
+    done = run(mine, "unfinished", *advice.split(" and "))
+    assert (done.code, done.err) == (0, "")
+    assert (
+        json.loads((out / "result.json").read_text()) == values_of(mine.parent / "in.nii").sum() / 2
+    )
 
 
 def test_a_fold_is_advised_for_what_has_none_of_the_axes(mine: Path) -> None:
