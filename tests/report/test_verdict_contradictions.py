@@ -198,6 +198,7 @@ def test_processors_that_were_short_rule_out_more_slots(queued_ns: int, is_cauti
     assert "when it is quiet, or with fewer --workers" in last.advice
     assert "more slots" not in verdict.paragraph
     assert "a few large files" in verdict.remedy
+    assert not PULLS["gil"] & RULES_OUT["cpu-starved"], "as many processes are no more slots"
 
 
 REAL_RUNS = 60

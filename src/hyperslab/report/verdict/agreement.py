@@ -15,6 +15,7 @@ from hyperslab.report.verdict.finding import STARVED, Finding
 
 Pull: TypeAlias = Literal[
     "more slots",
+    "as many slots",
     "fewer slots",
     "larger blocks",
     "smaller blocks",
@@ -25,6 +26,7 @@ Pull: TypeAlias = Literal[
 ]
 "A direction in which advice pulls; nothing: all is as it should be."
 MORE: Pull = "more slots"
+AS_MANY: Pull = "as many slots"
 FEWER: Pull = "fewer slots"
 LARGER: Pull = "larger blocks"
 SMALLER: Pull = "smaller blocks"
@@ -39,7 +41,7 @@ PULLS: Mapping[str, frozenset[Pull]] = {
     "storage-wait": frozenset({FEWER, COMPRESSED}),
     "metadata-latency": frozenset({MORE, LARGER}),
     "inflating": frozenset({LARGER, PLAIN}),
-    "gil": frozenset({MORE}),
+    "gil": frozenset({AS_MANY}),
     "waiting-function": frozenset({MORE}),
     "compute-bound": frozenset({MORE, NOTHING}),
     "engine-overhead": frozenset({LARGER, FEWER, THREADS}),
@@ -53,21 +55,21 @@ PULLS: Mapping[str, frozenset[Pull]] = {
 }
 "Directions in which the advice of a rule may pull; others pull in none."
 RULES_OUT: Mapping[str, frozenset[Pull]] = {
-    "storage-bandwidth": frozenset({MORE, PLAIN}),
+    "storage-bandwidth": frozenset({MORE, AS_MANY, PLAIN}),
     "storage-latency": frozenset({FEWER, SMALLER}),
-    "storage-wait": frozenset({MORE, PLAIN}),
+    "storage-wait": frozenset({MORE, AS_MANY, PLAIN}),
     "metadata-latency": frozenset({FEWER, SMALLER}),
     "inflating": frozenset({SMALLER, COMPRESSED}),
     "gil": frozenset({FEWER, THREADS}),
     "waiting-function": frozenset({FEWER}),
     "compute-bound": frozenset({FEWER}),
-    "engine-overhead": frozenset({MORE, SMALLER}),
-    "too-few-partitions": frozenset({MORE, LARGER}),
+    "engine-overhead": frozenset({MORE, AS_MANY, SMALLER}),
+    "too-few-partitions": frozenset({MORE, AS_MANY, LARGER}),
     "closing": frozenset({SMALLER}),
     "stragglers": frozenset({LARGER}),
-    "queueing": frozenset({MORE}),
+    "queueing": frozenset({MORE, AS_MANY}),
     "network-distance": frozenset({SMALLER}),
-    "memory-pressure": frozenset({MORE, LARGER}),
+    "memory-pressure": frozenset({MORE, AS_MANY, LARGER}),
     STARVED: frozenset({MORE}),
 }
 "Directions against which the cause that a rule has found speaks."

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hyperslab.report.verdict import remedies
-from hyperslab.report.verdict.agreement import MORE, NOTHING, PLAIN
+from hyperslab.report.verdict.agreement import AS_MANY, MORE, NOTHING, PLAIN
 from hyperslab.report.verdict.evidence import Counters, Evidence, merged
 from hyperslab.report.verdict.finding import NOTABLE, STARVED, Finding, listed
 from hyperslab.report.verdict.tasks import stragglers, straggling
@@ -136,7 +136,7 @@ def _as_processes(evidence: Evidence) -> str:
     if not remedies.takes_slots(evidence):
         return "a cluster whose workers have one thread each"
     flags = f"--workers {len(evidence.slots)} --threads 1"
-    if MORE in evidence.ruled_out:
+    if AS_MANY in evidence.ruled_out:
         flags = "--threads 1"
     if evidence.is_in_caller:
         return f"--engine processes {flags}"
