@@ -18,7 +18,6 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.apps.surroundings import Asked, surrounded
 from hyperslab.apps.together import (
     has_groups,
     holds_several,
@@ -34,6 +33,7 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space, independent
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, Tell, gather, unheard
+from hyperslab.blocks.surroundings import Asked, own_name, surrounded
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result, checked
@@ -55,7 +55,6 @@ CARRIED_CHUNK_NBYTES = 64 * 1024
 "Stored chunks that are smaller are not asked for again where many files become one."
 _NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
-_MINC = "/minc-2.0/"
 "A dataset below it would be taken for a MINC image."
 
 
@@ -151,6 +150,7 @@ def _drafted(
         name=name,
         encodings=each,
         are_together=are_together,
+        is_alone=True,  # it has its surroundings
     )
     return _Draft(pipeline, (*notes, *left))
 
@@ -437,9 +437,7 @@ def _carried(encoding: Encoding, format: str, sources: SourceSet, whole: Whole) 
     _, facts = formats.written_as(format)
     if not facts.has_chunks:
         return encoding
-    names = {sources.sources[member.source].name for member in whole.members}
-    if len(names) == 1 and not source.name.startswith(_MINC):
-        encoding = replace(encoding, name=encoding.name or source.name)
+    encoding = replace(encoding, name=encoding.name or own_name(sources, whole))
     chunks = encoding.chunks
     if (
         not chunks

@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.apps.surroundings import (
+from hyperslab.apps.variables import Chosen
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.sets import SourceSet
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.gathering import Named, several
+from hyperslab.blocks.surroundings import (
     SHOWN,
     Asked,
     Reader,
@@ -21,11 +26,6 @@ from hyperslab.apps.surroundings import (
     others_left,
     with_surroundings,
 )
-from hyperslab.apps.variables import Chosen
-from hyperslab.arrays.encoding import Encoding
-from hyperslab.arrays.sets import SourceSet
-from hyperslab.arrays.source import ArraySource
-from hyperslab.blocks.gathering import Named, several
 from hyperslab.errors import UsageError
 from hyperslab.formats.place import laid_out
 from hyperslab.plan.task import Output

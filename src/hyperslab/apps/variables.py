@@ -1,7 +1,7 @@
 """Variables: the arrays of one file that a conversion takes together into one new file.
 
 A file stands for the variables of its root group, a group for its own. Small variables that belong
-to others, such as coordinates, go with these (`hyperslab.apps.surroundings`), as do other small
+to others, such as coordinates, go with these (`hyperslab.blocks.surroundings`), as do other small
 ones that are no arrays of numbers.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hyperslab import formats
-from hyperslab.apps.stored import NO_NUMBERS, is_number, read_stored
-from hyperslab.apps.surroundings import Asked, Reader, belonging, listed, unlimited, why_left
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sets import mosaic
 from hyperslab.blocks.gathering import Named, several
+from hyperslab.blocks.stored import NO_NUMBERS, is_number, read_stored
+from hyperslab.blocks.surroundings import Asked, Reader, belonging, listed, unlimited, why_left
 from hyperslab.errors import HyperslabError, MissingGroup, UsageError
 from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.storage.location import is_remote

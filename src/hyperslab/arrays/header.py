@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -295,11 +295,21 @@ def _picked(axes: Axes, values: Sequence[float], new: float) -> tuple[float, ...
 def _beside(
     axes: Axes, companions: Sequence[Companion], dims: Sequence[str]
 ) -> tuple[Companion, ...]:
-    """The companions without those along an axis that has become longer or shorter: which of their
-    samples are left is not known.
+    """The companions without those along an axis that is gone, or has become longer or shorter:
+    which of their samples are left is not known; and without those along an axis of their own
+    whose name another one has now.
     """
-    resized = {dims[axis] for _, axis in axes.continued if axis < len(dims)}
-    return tuple(one for one in companions if resized.isdisjoint(one.dims))
+    kept = {dims[axis] for axis in axes.kept if axis is not None and axis < len(dims)}
+    gone = {dims[axis] for axis in axes.dropped(len(dims))}
+    new = set(names_of(axes, dims)) - kept
+    return without_those_along(companions, gone | new)
+
+
+def without_those_along(
+    companions: Sequence[Companion], names: Collection[str]
+) -> tuple[Companion, ...]:
+    """The companions that have no axis of these names."""
+    return tuple(one for one in companions if not set(names).intersection(one.dims))
 
 
 def _with_space(moved: Header, before: Header, ndim: int) -> Header:

@@ -403,9 +403,10 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
 
     folder = Path(local_folder(out))
     prepared = prepare(pipeline, options, folder, dry=True, tell=mention)
+    notes = (*pipeline.notes, *prepared.left)
     if json:
-        return say_plan(prepared, folder, refusal_of(out), pipeline.notes)
-    for note in pipeline.notes:
+        return say_plan(prepared, folder, refusal_of(out), notes)
+    for note in notes:
         typer.echo(f"note       {note}")
     return show_plan(prepared, folder, refusal_of(out))
 
@@ -480,7 +481,7 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
     if prepared.dependence:
         mention(f"warning    {prepared.dependence}")
     if quiet:  # else they are told as the run begins
-        for note in pipeline.notes:
+        for note in (*pipeline.notes, *prepared.left):
             mention(f"warning    {note}")
     return prepared
 

@@ -62,7 +62,7 @@ def _nothing_to_resume() -> Iterator[None]:
 def _computed(pipeline: Pipeline, options: Options) -> Any:
     """The array that the steps make, or several of them."""
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
-        written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume")
+        written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume", is_alone=True)
         prepared = prepare(written, options)
         _ran(written, options, prepared=prepared)
         job = prepared.plan.stages[-1].job

@@ -29,6 +29,7 @@ from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, UsageError, in_callers_words, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
+from hyperslab.plan.asked import surrounded
 from hyperslab.plan.command import Execute
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
@@ -71,6 +72,8 @@ class Prepared:
     "Name of the function that failed on all made-up numbers; '' where none did."
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
+    left: tuple[str, ...] = ()
+    "What lies around the sources and does not go into the new files, a sentence each."
 
     @property
     def warning(self) -> str:
@@ -161,8 +164,10 @@ def prepare(
     pipeline = lesson.pipeline
     budget = Budget(_memory_bytes(options, host, slots), workers * threads)
     folder = out
+    left: tuple[str, ...] = ()
     if isinstance(pipeline.end, Write):
         folder = Path(pipeline.end.dest).absolute()
+        pipeline, left = surrounded(pipeline, pipeline.end)
     directory = call
     if directory is None and folder is not None:
         directory = RunDirectory(folder, _own_file(pipeline))
@@ -201,7 +206,7 @@ def prepare(
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     dependence = _dependence(lesson, plan, rule.axes_whole)
-    told = (dependence, _untried(lesson), _failing(lesson), obstacle)
+    told = (dependence, _untried(lesson), _failing(lesson), obstacle, left)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
 

@@ -27,6 +27,8 @@ SELECTING = ("mask", "labels")
 """Names of inputs whose values tell voxels apart: what lies between two of them is none."""
 ALIGNMENT = "hyperslab.plan.alignment"
 "Place of what looks whether further inputs fit, which is imported where there are some."
+SURROUNDED = "hyperslab.plan.surrounded"
+"Place of what looks for coordinates, which is imported where a file may have some."
 WORKLOADS = "hyperslab.workloads"
 "Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
 
@@ -259,16 +261,18 @@ def _assumed(inputs: Mapping[str, SourceSet], resample: Mapping[str, Resampling]
             )
 
 
-def left_behind(source: SourceSet, format: str) -> Iterator[str]:
-    """A note on coordinates of the source that files of a format could have, and do not get."""
-    one = source.sources[0]
-    _, written = formats.written_as(format)
-    is_named = not all(name.startswith("dim_") for name in one.dims)
-    if written.has_named_axes and formats.facts_of(one.format).has_named_axes and is_named:
-        yield (
-            f"coordinates and attributes of {one.label} do not go into what is made of it, but for"
-            " its place in space: only 'hyperslab convert' copies them"
-        )
+def surrounded(pipeline: Any, end: Any) -> tuple[Any, tuple[str, ...]]:
+    """A pipeline with what lies around its sources, such as coordinates, where these have variables
+    and the files that it writes can hold some; and what of this is left out, in words.
+    """
+    _, written = formats.written_as(end.format)
+    if end.is_alone or not written.holds_several:
+        return pipeline, ()
+    facts = formats.facts_of(pipeline.source.sources[0].format)
+    if not (facts.groups or facts.says_of_groups):
+        return pipeline, ()
+    found: tuple[Any, tuple[str, ...]] = import_module(SURROUNDED).surrounded(pipeline)
+    return found
 
 
 def _placeless(inputs: SourceSet) -> list[tuple[str, str]]:

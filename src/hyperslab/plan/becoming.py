@@ -14,7 +14,7 @@ import numpy as np
 
 from hyperslab.arrays import DType
 from hyperslab.arrays.axes import Axes, for_each
-from hyperslab.arrays.header import Header
+from hyperslab.arrays.header import Header, without_those_along
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
@@ -220,4 +220,6 @@ def _merged(header: Header, scale: Sequence[int]) -> Header:
     """The header after every `scale` voxels became one: its centre is the middle of theirs."""
     if all(s == 1 for s in scale):
         return header
-    return header.moved([(s - 1) / 2 for s in scale], scale)
+    merged = {name for name, s in zip(header.dims, scale, strict=False) if s > 1}
+    companions = without_those_along(header.companions, merged)
+    return replace(header, companions=companions).moved([(s - 1) / 2 for s in scale], scale)

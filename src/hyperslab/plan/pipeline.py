@@ -26,7 +26,6 @@ from hyperslab.plan.asked import (
     folded,
     gathered,
     is_built_in,
-    left_behind,
     mapped,
     notes_of,
     parameters,
@@ -168,6 +167,8 @@ class Write:
     "Encodings of the arrays of keep='volume', where they differ; (): as `encoding` says."
     are_together: bool = False
     "All arrays of keep='volume' go to the file `name`, by the names of their encodings."
+    is_alone: bool = False
+    "Nothing is looked for that lies around the source, such as coordinates, to go with it."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -366,12 +367,11 @@ class Pipeline:
         require_encoding(encoding)
         require_writable(format, keep)
         place = local_folder(dest)
-        end = Write(place, format or "nii", keep, encoding, **more)
-        if "name" not in more and formats.is_file_name(place):
-            end = _one_file(place, format, keep, encoding, more)
-        elif "name" not in more:
+        if "name" not in more:
+            if formats.is_file_name(place):
+                return self.altered(end=_one_file(place, format, keep, encoding, more))
             formats.require_known_suffix(place)
-        return self.altered(end=end, notes=(*self.notes, *left_behind(self.source, end.format)))
+        return self.altered(end=Write(place, format or "nii", keep, encoding, **more))
 
     def settled(self) -> Pipeline:
         """The same, that also says whether blocks or volumes are written. Raises UsageError for

@@ -17,7 +17,7 @@ import pytest
 import xarray
 
 import hyperslab
-from hyperslab.apps import surroundings
+from hyperslab.blocks import surroundings
 from hyperslab.blocks.writing import places
 from tests.repetitions import few
 from tests.system.end_to_end.command import SMALL, call, convert, refuse, save, succeed

@@ -8,7 +8,6 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
-import xarray
 
 import hyperslab
 from hyperslab.errors import MissingExtra
@@ -54,16 +53,6 @@ def test_an_assumed_place_is_told_where_it_decides(tmp_path: Path) -> None:
     told = hyperslab.Pipeline(ANATOMICAL, mask=tmp_path / "mask.nii", resample="nearest").notes
     assert [f"{tmp_path}/mask.nii does not say where it lies" in note for note in told] == [True]
     assert hyperslab.Pipeline(tmp_path / "mask.nii", mask=tmp_path / "mask.nii").notes == ()
-
-
-def test_coordinates_that_a_run_leaves_out_are_told(tmp_path: Path) -> None:
-    xarray.DataArray(
-        np.ones((3, 4)), dims=("y", "x"), coords={"y": [1.0, 2, 4]}, name="depth"
-    ).to_netcdf(tmp_path / "depth.nc")
-    copied = call("run", "increment", tmp_path / "depth.nc", "-o", tmp_path / "o.nc", *SERIAL)
-    assert f"coordinates and attributes of {tmp_path}/depth.nc::/depth do not go" in copied.err
-    image = call("run", "increment", tmp_path / "depth.nc", "-o", tmp_path / "o.nii", *SERIAL)
-    assert (image.code, "coordinates" in image.err) == (0, False)
 
 
 def test_linear_resampling_without_scipy_is_refused_when_it_is_said(

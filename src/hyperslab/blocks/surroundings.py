@@ -14,11 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.apps.stored import NO_NUMBERS, along, read_stored, typed, why_unread
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
+from hyperslab.blocks.stored import NO_NUMBERS, along, read_stored, typed, why_unread
 from hyperslab.blocks.view import ArrayView
 from hyperslab.formats.conventions.packing import ATTRIBUTES, OF_MISSING, unpack
 from hyperslab.formats.conventions.uncut import says_place
@@ -43,6 +43,8 @@ MOST_FILES = 1000
 "Files of one array that are asked for their surroundings."
 SHOWN = 5
 "Names, and lines of one kind, that are shown at most."
+_MINC = "/minc-2.0/"
+"Group of the arrays of MINC, whose names are the same in all files."
 _PLAIN = (str, bytes, np.ndarray, np.generic)
 "Types of attributes of one element, or of numbers."
 
@@ -229,7 +231,7 @@ def around_of(
     of one whose axes have no names of their own only with `with_plain`.
     """
     first = sources.first(whole)
-    if not _has_variables(first) or (_is_plain(first) and not with_plain):
+    if not has_variables(first) or (_is_plain(first) and not with_plain):
         return _NONE
     if len(whole.members) > MOST_FILES:
         return replace(
@@ -252,7 +254,7 @@ def is_numbered(name: str) -> bool:
     return name.startswith(("dim_", "phony_dim_"))
 
 
-def _has_variables(source: ArraySource) -> bool:
+def has_variables(source: ArraySource) -> bool:
     """Whether a file may say something of an array by variables of its own."""
     facts = formats.facts_of(source.format)
     is_image = any(one.cosines for one in source.header.base_sampling.values())
@@ -322,6 +324,15 @@ def _of_store(source: ArraySource, reader: Reader, skipped: Collection[str]) -> 
 
 def name_of(source: ArraySource) -> str:
     return source.name.strip("/")
+
+
+def own_name(sources: SourceSet, whole: Whole) -> str:
+    """The name of an array in all of its files; '' where it has several, or none of its own."""
+    names = {sources.sources[member.source].name for member in whole.members}
+    name = names.pop()
+    if names or name.startswith(_MINC):
+        return ""
+    return name
 
 
 def unlimited(names: Sequence[str]) -> str:

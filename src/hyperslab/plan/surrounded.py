@@ -1,0 +1,145 @@
+"""Surrounded: what lies around the sources of a run and goes into the files that it writes, such
+as coordinates; without what lies along axes that a function drops, adds or resizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from hyperslab import formats
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sets import SourceSet, Whole
+from hyperslab.blocks.surroundings import (
+    MOST_FILES,
+    SHOWN,
+    Reader,
+    Surroundings,
+    around_of,
+    has_variables,
+    left_of,
+    listed,
+    own_name,
+    with_surroundings,
+)
+from hyperslab.errors import HyperslabError
+from hyperslab.formats.place import DATASET
+from hyperslab.plan.becoming import Becoming, become
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
+from hyperslab.units import show_count
+
+_NONE = Surroundings({}, {})
+
+
+def surrounded(pipeline: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
+    """The same pipeline, whose files get what lies around its sources, and what is to be said of
+    the rest, a sentence each. Raises UsageError for axes that cannot be.
+    """
+    sources = pipeline.source
+    if len(sources.sources) > MOST_FILES:
+        return pipeline, (
+            f"coordinates and file attributes of more than {MOST_FILES} files are left out",
+        )
+    pipeline = pipeline.settled()
+    assert isinstance(pipeline.end, Write)
+    encodings = _encodings(pipeline, pipeline.end)
+    _, facts = formats.written_as(pipeline.end.format)
+    reader = Reader()
+    wholes = []
+    left = []
+    for index, whole in enumerate(sources.wholes):
+        encoding = encodings[index] if encodings else pipeline.end.encoding
+        around = _around(sources, whole, reader)
+        around = _beside(around, _names(pipeline, encoding), has_groups=bool(encodings))
+        wholes.append(with_surroundings(whole, around, facts))
+        left.append(left_of(sources, whole, around, facts))
+    after = pipeline.altered(
+        inputs={**pipeline.inputs, PRIMARY: replace(sources, wholes=tuple(wholes))},
+        end=replace(pipeline.end, encodings=encodings),
+    )
+    if any(whole.header.companions for whole in wholes):
+        for index, becoming in enumerate(become(after)):
+            left[index] += _along_others(wholes[index].header, becoming)
+    return after, _said(sources, left)
+
+
+def _encodings(pipeline: Pipeline, end: Write) -> tuple[Encoding, ...]:
+    """Encodings by which the only array that is made of each has its name; () where blocks are
+    written, or several arrays, or where a name is asked for.
+    """
+    if end.keep != "volume" or end.encoding.name or end.encodings or _several(pipeline):
+        return end.encodings
+    names = [_name(pipeline.source, whole) for whole in pipeline.source.wholes]
+    return tuple(replace(end.encoding, name=name) for name in names)
+
+
+def _several(pipeline: Pipeline) -> list[str]:
+    """Names of the arrays that are made of each; [] for one without a name."""
+    return [promise.name for promise in pipeline.returns if promise.name]
+
+
+def _name(sources: SourceSet, whole: Whole) -> str:
+    """The name of an array in its files, where these hold variables."""
+    if not has_variables(sources.first(whole)):
+        return ""
+    return own_name(sources, whole)
+
+
+def _names(pipeline: Pipeline, encoding: Encoding) -> list[str]:
+    """Names of the arrays in the new files, within their group."""
+    own = encoding.name.rpartition("/")[2] or DATASET
+    return _several(pipeline) or [own]
+
+
+def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:
+    """The surroundings of an array, without variables that it does not name; of files that cannot
+    be read none, as the run itself is what fails by these.
+    """
+    if any(sources.sources[one.source].broken for one in whole.members):
+        return _NONE
+    try:
+        return replace(around_of(sources, whole, reader), others=())
+    except (HyperslabError, OSError) as error:
+        return replace(_NONE, left=(f"coordinates and file attributes ({error})",))
+
+
+def _beside(around: Surroundings, names: Collection[str], has_groups: bool) -> Surroundings:
+    """The surroundings of new arrays of these names, without variables of the same names; and
+    without attributes of groups where the arrays are in none.
+    """
+    taken = [name for name in around.companions if name in names]
+    left = list(around.left)
+    if taken:
+        left.append(f"variables {listed(taken)} (new arrays have these names)")
+    groups = around.groups
+    if not has_groups and any(groups.values()):
+        left.append("attributes of groups")
+    if not has_groups:
+        groups = {}
+    kept = {name: one for name, one in around.companions.items() if name not in taken}
+    return replace(around, companions=kept, groups=groups, left=tuple(left))
+
+
+def _along_others(header: Header, becoming: Becoming) -> list[str]:
+    """Variables of an array that what is made of it does not get, in words."""
+    said = []
+    for made in becoming.outputs:
+        kept = {one.name for one in made.header_of().companions}
+        lost = [one.name for one in header.companions if one.name not in kept]
+        if lost:
+            owner = f" of {made.name}" if made.name else ""
+            said.append(f"variables {listed(lost)} (along axes that change){owner}")
+    return said
+
+
+def _said(sources: SourceSet, left: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """A sentence for every array of which something is left out, the first of them."""
+    said = []
+    for whole, texts in zip(sources.wholes, left, strict=True):
+        if texts:
+            label = sources.first(whole).label
+            said.append(f"left out of what is made of {label}: {'; '.join(texts)}")
+    if len(said) > SHOWN:
+        said = [*said[:SHOWN], f"the same of {show_count(len(said) - SHOWN, 'more array')}"]
+    return tuple(said)
