@@ -32,7 +32,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.free_names import with_free_names
+from hyperslab.formats.free_names import folders_of, with_free_names
 from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
 from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
@@ -104,7 +104,7 @@ def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
             f"{path}: {empty[0]} has no elements, and no place beside other arrays: leave it out"
         )
     alike = list(sinks)
-    if is_netcdf(path):
+    if is_netcdf(path) or _needs_other_names(sinks):
         alike = list(with_free_names(sinks))
     if any(sink.unit for sink in sinks):
         alike = [_with_chunks(sink) for sink in alike]
@@ -114,6 +114,18 @@ def together(sinks: Sequence[ArraySink]) -> tuple[ArraySink, ...]:
         for sink, end in zip(alike, head.ends, strict=True)
     )
     return tuple(replace(sink, members=members) for sink in members)
+
+
+def _needs_other_names(sinks: Sequence[ArraySink]) -> bool:
+    """Whether axes of one name differ in extent, and coordinates along one have this name."""
+    if not any(sink.header.companions for sink in sinks):
+        return False
+    known: dict[tuple[str, str], int] = {}
+    for sink, folder in zip(sinks, folders_of(sinks), strict=True):
+        for name, extent in zip(sink.header.dims, sink.shape, strict=False):
+            if known.setdefault((folder, name), extent) != extent:
+                return True
+    return False
 
 
 def _with_chunks(sink: ArraySink) -> ArraySink:
