@@ -29,6 +29,8 @@ from hyperslab.plan.becoming import Becoming, become
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
 from hyperslab.units import show_count
 
+MOST_NBYTES = 64 * 1024**2
+"Variables of all arrays of a run together that go with them: a worker gets the whole of them."
 _NONE = Surroundings({}, {})
 
 
@@ -48,9 +50,13 @@ def surrounded(pipeline: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
     reader = Reader()
     wholes = []
     left = []
+    nbytes = 0
     for index, whole in enumerate(sources.wholes):
         encoding = encodings[index] if encodings else pipeline.end.encoding
         around = _around(sources, whole, reader)
+        nbytes += sum(one.values.nbytes for one in around.companions.values())
+        if nbytes > MOST_NBYTES:
+            around = _too_much(around)
         around = _beside(around, _names(pipeline, encoding), has_groups=bool(encodings))
         wholes.append(with_surroundings(whole, around, facts))
         left.append(left_of(sources, whole, around, facts))
@@ -102,6 +108,12 @@ def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:
         return replace(around_of(sources, whole, reader), others=())
     except (HyperslabError, OSError) as error:
         return replace(_NONE, left=(f"coordinates and file attributes ({error})",))
+
+
+def _too_much(around: Surroundings) -> Surroundings:
+    """The surroundings of an array without variables, before which those of others come."""
+    most = f"coordinates (those of all arrays have more than {MOST_NBYTES // 1024**2} MiB)"
+    return replace(around, companions={}, left=(*around.left, most))
 
 
 def _beside(around: Surroundings, names: Collection[str], has_groups: bool) -> Surroundings:
