@@ -24,6 +24,7 @@ from hyperslab.blocks.surroundings import (
     with_surroundings,
 )
 from hyperslab.errors import HyperslabError
+from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.place import DATASET
 from hyperslab.plan.becoming import Becoming, become
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
@@ -105,9 +106,13 @@ def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:
     if any(sources.sources[one.source].broken for one in whole.members):
         return _NONE
     try:
-        return replace(around_of(sources, whole, reader), others=())
+        around = around_of(sources, whole, reader)
     except (HyperslabError, OSError) as error:
         return replace(_NONE, left=(f"coordinates and file attributes ({error})",))
+    kept = around.companions
+    if whole.header.is_placed:  # its coordinates in space are made of the new array's affine
+        kept = {name: one for name, one in kept.items() if not says_place(name, one.attributes)}
+    return replace(around, companions=kept, others=())
 
 
 def _too_much(around: Surroundings) -> Surroundings:

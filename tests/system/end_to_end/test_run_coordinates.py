@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nibabel as nib
 import numpy as np
 import pytest
 import xarray
@@ -204,3 +205,15 @@ def test_no_more_files_are_asked_than_a_bound(
 def test_a_computed_array_is_alone(source: Path) -> None:
     computed = hyperslab.Pipeline(source).map(_plus).compute(engine="serial")
     np.testing.assert_array_equal(computed, _seen(source).t2m + 1)
+
+
+def test_an_image_without_an_axis_of_space_has_its_place(tmp_path: Path) -> None:
+    """Which the coordinates along the others would take from it."""
+    affine = np.diag([2.0, 3, 4, 1])
+    nib.save(nib.Nifti1Image(_field((6, 4, 5)), affine), tmp_path / "image.nii")  # type: ignore[no-untyped-call]
+    hyperslab.convert(tmp_path / "image.nii", tmp_path / "image.nc")
+    for name in ("image.nii", "image.nc"):
+        pipeline = hyperslab.Pipeline(tmp_path / name).map(_mean, drop_axis=0)
+        hyperslab.run(pipeline.write(tmp_path / f"mean.{name}"), engine="serial")
+    wanted = hyperslab.open(tmp_path / "mean.image.nii").affine
+    np.testing.assert_array_equal(hyperslab.open(tmp_path / "mean.image.nc").affine, wanted)
