@@ -8,6 +8,7 @@ Each is read once, however many submissions there are. Held by tests/apps/comman
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -31,13 +32,12 @@ class Touched:
         """What tells of a submission whether inputs are what its tasks have read."""
         return partial(self._holds, cache(lambda: _recorded(folder)))
 
-    def _holds(
-        self, recorded: Callable[[], dict[int, str]], there: int, command: CommandTask
-    ) -> bool:
+    def _holds(self, recorded: Callable[[], _Recorded], there: int, command: CommandTask) -> bool:
         before = recorded()
-        if there not in before:
-            return True  # it has made nothing there
-        return before[there] != "" and before[there] == self._checksum(command.inputs)
+        if there not in before.checksums:
+            return not before.is_damaged  # it has made nothing there
+        known = before.checksums[there]
+        return known != "" and known == self._checksum(command.inputs)
 
     def _checksum(self, inputs: tuple[str, ...]) -> str:
         if not self._now:
@@ -47,12 +47,22 @@ class Touched:
         return self._now[inputs]
 
 
-def _recorded(folder: Path) -> dict[int, str]:
-    """Checksums of the inputs of all tasks of a submission that have made something; '' where it is
-    not known what they have read.
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What a submission has recorded of what its tasks have read."""
+
+    checksums: dict[int, str]
+    """Checksums of the inputs of all tasks that have made something; '' where it is not known what
+    they have read.
     """
+    is_damaged: bool
+    "Whether more tasks may have made something."
+
+
+def _recorded(folder: Path) -> _Recorded:
+    tail = Tail(folder)
     found: dict[int, str] = {}
-    for outcome in Tail(folder).poll():
+    for outcome in tail.poll():
         if outcome.ran is not None and outcome.status in ("done", "staged"):
             found[outcome.task] = outcome.ran.inputs
-    return found
+    return _Recorded(found, tail.damaged > 0)

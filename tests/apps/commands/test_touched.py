@@ -109,6 +109,23 @@ def test_another_command_is_no_other_time(file: Path, tmp_path: Path) -> None:
     assert attempts(run([other], tmp_path / "out", resume=True)) == 1
 
 
+def test_a_damaged_journal_tells_of_no_task_that_it_has_made_nothing(
+    file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    tasks = [sh("t", 'cp "$0" "$1/kept"', "{input}", "{out}", inputs=(str(file),))]
+    assert attempts(run(tasks, out)) == 1
+    touch(file, "two")
+    assert attempts(run(tasks, out, resume=True)) == 1
+    journals = list((out / ".hyperslab/run-0002/journal").iterdir())
+    assert any(journal.stat().st_size for journal in journals)
+    for journal in journals:
+        journal.write_bytes(journal.read_bytes().replace(b"status", b"STATUS"))
+    touch(file, "one")
+    assert attempts(run(tasks, out, resume=True)) == 1
+    assert (out / "kept").read_text() == "one"
+
+
 def test_records_of_earlier_versions(file: Path) -> None:
     """They have one word, which tells of times, too."""
     now = f"0 0 {contents.version('a', contents.states(str(file)))}"
