@@ -16,6 +16,7 @@ from hyperslab.blocks.gathering import Tell
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.contents import checksum
 from hyperslab.plan.journal import Tail
+from hyperslab.plan.task import Outcome
 
 Holds = Callable[[int, CommandTask], bool]
 "Whether the inputs of a task, with its number in an earlier submission, are what they were then."
@@ -62,7 +63,12 @@ class _Recorded:
 def _recorded(folder: Path) -> _Recorded:
     tail = Tail(folder)
     found: dict[int, str] = {}
-    for outcome in tail.poll():
+    for outcome in sorted(tail.poll(), key=_rank):
         if outcome.ran is not None and outcome.status in ("done", "staged"):
             found[outcome.task] = outcome.ran.inputs
     return _Recorded(found, tail.damaged > 0)
+
+
+def _rank(outcome: Outcome) -> tuple[bool, int]:
+    """The attempt that ranks highest is the one whose files are there."""
+    return outcome.status == "done", outcome.attempt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ import pytest
 
 from hyperslab import CommandTask
 from hyperslab.blocks import checksums
+from hyperslab.blocks.gathering import unheard
 from hyperslab.driver.result import Result
+from hyperslab.driver.touched import Touched
 from hyperslab.plan import contents, executing
+from hyperslab.plan.command import Ran
+from hyperslab.plan.journal import encode
+from hyperslab.plan.task import Outcome
 from tests.apps.commands.test_commands import run, sh
 
 LATER_NS = 10**9
@@ -124,6 +130,24 @@ def test_a_damaged_journal_tells_of_no_task_that_it_has_made_nothing(
     touch(file, "one")
     assert attempts(run(tasks, out, resume=True)) == 1
     assert (out / "kept").read_text() == "one"
+
+
+def test_of_several_attempts_that_counts_which_is_done(file: Path, tmp_path: Path) -> None:
+    """Or the last one, where none is; whatever the names of their slots."""
+    ran = Ran("cat", 0, 1.0, 1.0, 0.0, 0, "log", 0, 0, inputs=contents.checksum([str(file)]))
+    stale = replace(ran, inputs="what it was")
+    command = task(file)
+    for number, (mine, other) in enumerate(
+        [
+            (Outcome(0, 0, "done", ran=ran), Outcome(0, 1, "staged", ran=stale)),
+            (Outcome(0, 1, "staged", ran=ran), Outcome(0, 0, "staged", ran=stale)),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        (folder / "journal").mkdir(parents=True)
+        (folder / "journal/a.jsonl").write_bytes(encode(mine))
+        (folder / "journal/b.jsonl").write_bytes(encode(other))
+        assert Touched(unheard).since(folder)(0, command), mine.status
 
 
 def test_records_of_earlier_versions(file: Path) -> None:
