@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
@@ -24,6 +27,7 @@ ALWAYS_NBYTES = BUFFER_NBYTES
 "Bytes of inputs that are read however long that takes."
 MOST_KNOWN = 16
 "Inputs whose checksums are known without reading them again."
+_OBJECTS = os.path.join(".git", "annex", "objects", "")
 
 
 class FileState(NamedTuple):
@@ -35,12 +39,14 @@ class FileState(NamedTuple):
 
 
 def states(path: str) -> Iterator[FileState]:
-    """The state of a file, or of all files in a folder. Raises OSError."""
+    """The state of a file, or of all files in a folder: of links in it, and of where they lead.
+    Raises OSError.
+    """
     if not os.path.isdir(path):
         yield _state(path, os.stat(path))
         return
     for file in _files_below(path):
-        yield _state(file, os.lstat(file))
+        yield from _states_of(file)
 
 
 def version(what: str, found: Iterable[FileState]) -> str:
@@ -139,12 +145,54 @@ def _content(path: str, patience: _Patience) -> str:
     return ""
 
 
+def _states_of(path: str) -> Iterator[FileState]:
+    """The state of a file in a folder, and that of the file behind a link, unless it is of
+    git-annex: its name tells what is in it.
+    """
+    about = os.lstat(path)
+    yield _state(path, about)
+    if not stat.S_ISLNK(about.st_mode) or os.path.isdir(path) or _is_of_annex(path):
+        return
+    with suppress(OSError):  # it leads nowhere
+        yield _state(path, os.stat(path))
+
+
+def _is_of_annex(link: str) -> bool:
+    return _OBJECTS in os.readlink(link) or _OBJECTS in os.path.realpath(link)
+
+
 def _state(path: str, about: os.stat_result) -> FileState:
     return FileState(path, about.st_size, about.st_mtime_ns)
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    for top, folders, names in os.walk(folder):
+    """All files, in an order that does not change: also those in folders to which links lead, and
+    links to folders that would never end.
+    """
+    followed = {folder: frozenset({os.path.realpath(folder)})}
+    for top, folders, names in os.walk(folder, followlinks=True):
+        before = followed.pop(top)
+        for name in sorted(folders):
+            path = os.path.join(top, name)
+            after = _followed(path, before)
+            if after is None:
+                folders.remove(name)
+                names.append(name)
+            else:
+                followed[path] = after
         folders.sort()
         for name in sorted(names):
             yield os.path.join(top, name)
+
+
+def _followed(path: str, before: frozenset[str]) -> frozenset[str] | None:
+    """The folders to which links have led on the way into a folder; None for a link that leads to
+    one of them again, or to a folder above itself.
+    """
+    if not os.path.islink(path):
+        return before
+    target = os.path.realpath(path)
+    above = os.path.realpath(os.path.dirname(path))
+    if target in before or Path(above).is_relative_to(target):
+        return None
+    return before | {target}

@@ -99,6 +99,39 @@ def test_inputs_on_a_fast_tier(folder: Path, file: Path, tmp_path: Path) -> None
     assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
 
 
+def test_links_below_a_folder_are_followed(folder: Path, tmp_path: Path) -> None:
+    """To files and to folders, as copies of the folder do, and not round in circles."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "scan.nii").write_text("one")
+    (folder / "anat/other.nii").unlink()
+    (folder / "scan.nii").symlink_to(raw / "scan.nii")
+    (folder / "raw").symlink_to(raw)
+    tasks = [task(folder)]
+    assert attempts(run(tasks, tmp_path / "out")) == 1
+    touch(raw / "scan.nii")
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 0
+    for text in ("two", "three"):
+        touch(raw / "scan.nii", text)
+        assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1, text
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert contents.checksum([str(copy)]) == contents.checksum([str(folder)])
+    (folder / "anat/up").symlink_to("..")
+    (raw / "back").symlink_to(folder)
+    found = [os.path.relpath(state.path, folder) for state in contents.states(str(folder))]
+    assert found == [*["scan.nii"] * 2, "anat/scan.nii", "anat/up", "raw/back", "raw/scan.nii"]
+
+
+def test_the_name_of_a_file_of_git_annex_tells_what_is_in_it(folder: Path, tmp_path: Path) -> None:
+    key = tmp_path / "sub-01/.git/annex/objects/gone"
+    assert (folder / "anat/other.nii").resolve() == key
+    before = list(contents.states(str(folder)))
+    key.parent.mkdir(parents=True)
+    key.write_text("one")
+    here = [state for state in contents.states(str(folder)) if ".git" not in state.path]
+    assert here == before
+
+
 def test_what_a_command_has_written_to_itself_is_not_known(file: Path, tmp_path: Path) -> None:
     """What it has read is gone: only the same time tells that it is what it left."""
     script = 'cp "$0" "$1/kept"; printf six > "$0"; touch -d "1 hour" "$0"'
