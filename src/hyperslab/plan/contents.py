@@ -25,6 +25,8 @@ from hyperslab.blocks import checksums
 
 ALWAYS_NBYTES = BUFFER_NBYTES
 "Bytes of inputs that are read however long that takes."
+FILE_NBYTES = 16 * 1024
+"Bytes for which a file in a folder counts beside its own, as it takes time to find and to open."
 MOST_KNOWN = 16
 "Inputs whose checksums are known without reading them again."
 _OBJECTS = os.path.join(".git", "annex", "objects", "")
@@ -38,14 +40,31 @@ class FileState(NamedTuple):
     mtime_ns: int
 
 
-def states(path: str) -> Iterator[FileState]:
+class Patience:
+    """How much longer inputs may be looked at, and read."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._end_s = time.monotonic() + limit_s
+        self._left_nbytes = ALWAYS_NBYTES
+
+    def took(self, nbytes: int) -> None:
+        """Raise TimeoutError, which is an OSError, where it is over."""
+        self._left_nbytes -= nbytes
+        if self._left_nbytes < 0 and time.monotonic() > self._end_s:
+            raise TimeoutError
+
+
+ENDLESS = Patience(math.inf)
+
+
+def states(path: str, patience: Patience = ENDLESS) -> Iterator[FileState]:
     """The state of a file, or of all files in a folder: of links in it, and of where they lead.
     Raises OSError.
     """
     if not os.path.isdir(path):
         yield _state(path, os.stat(path))
         return
-    for file in _files_below(path):
+    for file in _files_below(path, patience):
         yield from _states_of(file)
 
 
@@ -74,12 +93,11 @@ def differs_in_times(before: str, now: str) -> bool:
     return before.rpartition(" ")[2] == now.rpartition(" ")[2]
 
 
-def checksum(inputs: Sequence[str], limit_s: float = math.inf) -> str:
+def checksum(inputs: Sequence[str], patience: Patience = ENDLESS) -> str:
     """The checksum of the bytes of all inputs, with the names of files in folders; '' where one
-    cannot be read, and where more than ALWAYS_NBYTES take longer than the limit.
+    cannot be read, and where patience is over.
     """
     digest = xxhash.xxh3_128()
-    patience = _Patience(limit_s)
     try:
         for place, path in enumerate(inputs):
             for name, content in _contents(path, patience):
@@ -88,20 +106,6 @@ def checksum(inputs: Sequence[str], limit_s: float = math.inf) -> str:
     except OSError:
         return ""
     return digest.hexdigest()
-
-
-class _Patience:
-    """How much longer inputs may be read."""
-
-    def __init__(self, limit_s: float) -> None:
-        self._end_s = time.monotonic() + limit_s
-        self._left_nbytes = ALWAYS_NBYTES
-
-    def took(self, nbytes: int) -> None:
-        """Raise TimeoutError, which is an OSError, where it is over."""
-        self._left_nbytes -= nbytes
-        if self._left_nbytes < 0 and time.monotonic() > self._end_s:
-            raise TimeoutError
 
 
 class _Latest:
@@ -113,7 +117,7 @@ class _Latest:
         self._known: dict[FileState, str] = {}
         self._lock = threading.Lock()
 
-    def of(self, state: FileState, patience: _Patience) -> str:
+    def of(self, state: FileState, patience: Patience) -> str:
         """The checksum of a file. Raises OSError."""
         found = self._known.get(state) or checksums.of_file(state.path, patience.took)
         with self._lock:
@@ -127,16 +131,16 @@ class _Latest:
 _latest = _Latest()
 
 
-def _contents(path: str, patience: _Patience) -> Iterator[tuple[str, str]]:
+def _contents(path: str, patience: Patience) -> Iterator[tuple[str, str]]:
     """Names of the files of an input, and checksums of these. Raises OSError."""
     if not os.path.isdir(path):
         yield "", _latest.of(_state(path, os.stat(path)), patience)
         return
-    for file in _files_below(path):
+    for file in _files_below(path, patience):
         yield os.path.relpath(file, path), _content(file, patience)
 
 
-def _content(path: str, patience: _Patience) -> str:
+def _content(path: str, patience: Patience) -> str:
     """What a file holds; where a link leads, if that is no file."""
     if os.path.isfile(path):
         return checksums.of_file(path, patience.took)
@@ -165,7 +169,7 @@ def _state(path: str, about: os.stat_result) -> FileState:
     return FileState(path, about.st_size, about.st_mtime_ns)
 
 
-def _files_below(folder: str) -> Iterator[str]:
+def _files_below(folder: str, patience: Patience) -> Iterator[str]:
     """All files, in an order that does not change: also those in folders to which links lead, and
     links to folders that would never end.
     """
@@ -182,6 +186,7 @@ def _files_below(folder: str) -> Iterator[str]:
                 followed[path] = after
         folders.sort()
         for name in sorted(names):
+            patience.took(FILE_NBYTES)
             yield os.path.join(top, name)
 
 

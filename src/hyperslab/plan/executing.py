@@ -17,6 +17,7 @@ import secrets
 import shutil
 import socket
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from hyperslab.machine.spawner import Ended, Refused
 from hyperslab.plan import contents
 from hyperslab.plan.collecting import collected, tell_left_out
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
-from hyperslab.plan.contents import FileState
+from hyperslab.plan.contents import FileState, Patience
 from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
 from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
@@ -46,6 +47,8 @@ CHECKSUM_SHARE = 0.05
 """Share of the time of a command that the checksum of its inputs may take: where it would take more
 to find out that nothing has changed, it is cheap to do it again.
 """
+CHECKSUM_MOST_S = 60.0
+"Time that a look at the inputs of a command may take before it begins."
 
 
 class _TierShort(Exception):
@@ -200,24 +203,28 @@ class _Read:
         """`copies` are the same files where the command reads them, and may write to them."""
         self._copies = copies
         self._paths = tuple(dict.fromkeys((*inputs, *copies)))
-        self._before = self._states()
+        begun_s = time.monotonic()
+        self._before = self._states(Patience(CHECKSUM_MOST_S))
+        self._took_s = time.monotonic() - begun_s
 
     def checksum(self, limit_s: float) -> str:
         """The checksum of what the command has read; '' where that has changed meanwhile, or would
-        take longer than that.
+        take longer than that, with the look before the command.
         """
-        if not self._copies:
+        if not self._copies or self._before is None:
             return ""
+        patience = Patience(limit_s - self._took_s)
         with span("write"):
-            found = contents.checksum(self._copies, limit_s)
-            if self._states() != self._before:
+            found = contents.checksum(self._copies, patience)
+            if not found or self._states(patience) != self._before:
                 return ""
         return found
 
-    def _states(self) -> list[FileState]:
+    def _states(self, patience: Patience) -> list[FileState] | None:
+        """None where they cannot be known, or not in time."""
         with suppress(OSError):
-            return [state for path in self._paths for state in contents.states(path)]
-        return []
+            return [state for path in self._paths for state in contents.states(path, patience)]
+        return None
 
 
 @contextmanager

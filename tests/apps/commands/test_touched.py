@@ -17,6 +17,7 @@ from hyperslab.driver.result import Result
 from hyperslab.driver.touched import Touched
 from hyperslab.plan import contents, executing
 from hyperslab.plan.command import Ran
+from hyperslab.plan.contents import Patience
 from hyperslab.plan.journal import encode
 from hyperslab.plan.task import Outcome
 from tests.apps.commands.test_commands import run, sh
@@ -200,15 +201,35 @@ def test_inputs_that_take_longer_than_their_command_is_worth(
 ) -> None:
     """They have no checksum, and what was touched is done again; small ones always have."""
     (folder / "anat/scan.json").write_text("two")
-    assert contents.checksum([str(folder)], limit_s=0) != ""
+    assert contents.checksum([str(folder)], Patience(0)) != ""
     monkeypatch.setattr(contents, "ALWAYS_NBYTES", len("one"))
-    assert contents.checksum([str(folder)], limit_s=0) == ""
+    assert contents.checksum([str(folder)], Patience(0)) == ""
     assert contents.checksum([str(folder)]) != ""
     monkeypatch.setattr(executing, "CHECKSUM_SHARE", -1)
     tasks = [task(file), task(folder)]
     assert attempts(run(tasks, tmp_path / "out")) == 2
     touch(file)
     touch(folder / "anat/scan.nii")
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
+
+
+def test_many_small_files_take_time_too(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To list and to open, before the command and after it."""
+    count = len(list(contents.states(str(folder))))
+    monkeypatch.setattr(contents, "ALWAYS_NBYTES", count * contents.FILE_NBYTES + len("one"))
+    assert contents.checksum([str(folder)], Patience(0)) != ""
+    (folder / "empty").touch()
+    assert contents.checksum([str(folder)], Patience(0)) == ""
+    with pytest.raises(TimeoutError):
+        list(contents.states(str(folder), Patience(0)))
+    monkeypatch.setattr(contents, "ALWAYS_NBYTES", 0)
+    monkeypatch.setattr(executing, "CHECKSUM_SHARE", 10**9)
+    monkeypatch.setattr(executing, "CHECKSUM_MOST_S", 0)
+    tasks = [task(folder)]
+    assert attempts(run(tasks, tmp_path / "out")) == 1
+    touch(folder / "empty")
     assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
 
 
