@@ -48,7 +48,9 @@ CHECKSUM_SHARE = 0.05
 to find out that nothing has changed, it is cheap to do it again.
 """
 CHECKSUM_MOST_S = 60.0
-"Time that a look at the inputs of a command may take before it begins."
+"""Time that the checksum may take at most, as a worker that is ended meanwhile has not recorded
+what the command has made; and that a look at its inputs may take before it begins.
+"""
 
 
 class _TierShort(Exception):
@@ -191,7 +193,7 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
         nbytes=nbytes,
         place=str(places.out),
         is_synced=is_synced,
-        inputs=read.checksum(CHECKSUM_SHARE * state.ran.real_s),
+        inputs=read.checksum(min(CHECKSUM_SHARE * state.ran.real_s, CHECKSUM_MOST_S)),
     )
     state.is_staged = True
 

@@ -233,6 +233,23 @@ def test_many_small_files_take_time_too(
     assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1
 
 
+def test_after_long_commands_there_is_a_limit_too(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they have made is recorded after it, and their worker may be about to be ended."""
+    monkeypatch.setattr(contents, "ALWAYS_NBYTES", 0)
+    monkeypatch.setattr(executing, "CHECKSUM_SHARE", 10**9)
+    tasks = [task(file)]
+    assert attempts(run(tasks, tmp_path / "out")) == 1
+    touch(file)
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 0, "it has a checksum"
+    monkeypatch.setattr(executing, "CHECKSUM_MOST_S", 0)
+    touch(file)  # so that nobody has read it
+    assert attempts(run(tasks, tmp_path / "later")) == 1
+    touch(file)
+    assert attempts(run(tasks, tmp_path / "later", resume=True)) == 1
+
+
 def test_what_tasks_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an image of Apptainer's is, beside what each reads for itself."""
     read = []
