@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hyperslab.blocks.gathering import Tell
 from hyperslab.plan.command import CommandTask
-from hyperslab.plan.contents import checksum
+from hyperslab.plan.contents import checksum, digest_of
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 
@@ -28,6 +28,7 @@ class Touched:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._now: dict[tuple[str, ...], str] = {}
+        self._digest = cache(digest_of)
 
     def since(self, folder: Path) -> Holds:
         """What tells of a submission whether inputs are what its tasks have read."""
@@ -44,7 +45,7 @@ class Touched:
         if not self._now:
             self._tell("reading    inputs that have another time than when they were read before")
         if inputs not in self._now:
-            self._now[inputs] = checksum(inputs)
+            self._now[inputs] = checksum(inputs, self._digest)
         return self._now[inputs]
 
 

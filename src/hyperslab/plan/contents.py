@@ -13,7 +13,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,9 @@ from hyperslab.blocks import checksums
 ALWAYS_NBYTES = BUFFER_NBYTES
 "Bytes of inputs that are read however long that takes."
 FILE_NBYTES = 16 * 1024
-"Bytes for which a file in a folder counts beside its own, as it takes time to find and to open."
+"""Bytes for which a file in a folder counts each time that it is looked at, beside its own: it
+takes time to find and to open.
+"""
 MOST_KNOWN = 16
 "Inputs whose checksums are known without reading them again."
 _OBJECTS = os.path.join(".git", "annex", "objects", "")
@@ -93,37 +95,43 @@ def differs_in_times(before: str, now: str) -> bool:
     return before.rpartition(" ")[2] == now.rpartition(" ")[2]
 
 
-def checksum(inputs: Sequence[str], patience: Patience = ENDLESS) -> str:
-    """The checksum of the bytes of all inputs, with the names of files in folders; '' where one
-    cannot be read, and where patience is over.
+def checksum(inputs: Sequence[str], digest: Callable[[str], str]) -> str:
+    """The checksum of all inputs, made of what `digest`, such as `digest_of`, tells of each; ''
+    where one cannot be read, or not in time.
     """
-    digest = xxhash.xxh3_128()
+    found = xxhash.xxh3_128()
     try:
         for place, path in enumerate(inputs):
-            for name, content in _contents(path, patience):
-                said = f"\0{place}\0{name}\0{content}"
-                digest.update(said.encode(errors="surrogateescape"))
+            found.update(f"\0{place}\0\0{digest(path)}".encode())
     except OSError:
         return ""
-    return digest.hexdigest()
+    return found.hexdigest()
+
+
+def digest_of(path: str, patience: Patience = ENDLESS) -> str:
+    """The checksum of the bytes of a file, or of all files in a folder with their names. Raises
+    OSError.
+    """
+    return _latest.of(path, patience)
 
 
 class _Latest:
-    """Checksums of the inputs that were read last: those that tasks share, such as an image of
-    Apptainer's, are read once.
+    """Checksums of the inputs that were read last: those that tasks share, such as an image or a
+    sandbox of Apptainer's, are read once.
     """
 
     def __init__(self) -> None:
-        self._known: dict[FileState, str] = {}
+        self._known: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
-    def of(self, state: FileState, patience: Patience) -> str:
-        """The checksum of a file. Raises OSError."""
-        found = self._known.get(state) or checksums.of_file(state.path, patience.took)
+    def of(self, path: str, patience: Patience) -> str:
+        """The checksum of an input. Raises OSError."""
+        state = (path, version("", states(path, patience)))
+        found = self._known.get(state) or _read(path, patience)
         with self._lock:
             self._known.pop(state, None)
             self._known[state] = found
-            if len(self._known) > MOST_KNOWN:
+            while len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
         return found
 
@@ -131,13 +139,14 @@ class _Latest:
 _latest = _Latest()
 
 
-def _contents(path: str, patience: Patience) -> Iterator[tuple[str, str]]:
-    """Names of the files of an input, and checksums of these. Raises OSError."""
+def _read(path: str, patience: Patience) -> str:
     if not os.path.isdir(path):
-        yield "", _latest.of(_state(path, os.stat(path)), patience)
-        return
+        return checksums.of_file(path, patience.took)
+    found = xxhash.xxh3_128()
     for file in _files_below(path, patience):
-        yield os.path.relpath(file, path), _content(file, patience)
+        said = f"\0{os.path.relpath(file, path)}\0{_content(file, patience)}"
+        found.update(said.encode(errors="surrogateescape"))
+    return found.hexdigest()
 
 
 def _content(path: str, patience: Patience) -> str:

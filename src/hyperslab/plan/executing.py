@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from hyperslab.blocks.writing import Written
@@ -217,7 +218,8 @@ class _Read:
             return ""
         patience = Patience(limit_s - self._took_s)
         with span("write"):
-            found = contents.checksum(self._copies, patience)
+            digest = partial(contents.digest_of, patience=patience)
+            found = contents.checksum(self._copies, digest)
             if not found or self._states(patience) != self._before:
                 return ""
         return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,10 @@ def touch(path: Path, text: str = "") -> None:
         path.write_text(text)
     times = (before + LATER_NS, before + LATER_NS)
     os.utime(path, ns=times, follow_symlinks=False)
+
+
+def checksum(inputs: Sequence[str], limit_s: float = math.inf) -> str:
+    return contents.checksum(inputs, partial(contents.digest_of, patience=Patience(limit_s)))
 
 
 def task(path: Path) -> CommandTask:
@@ -116,7 +123,7 @@ def test_links_below_a_folder_are_followed(folder: Path, tmp_path: Path) -> None
         touch(raw / "scan.nii", text)
         assert attempts(run(tasks, tmp_path / "out", resume=True)) == 1, text
     copy = shutil.copytree(folder, tmp_path / "copy")
-    assert contents.checksum([str(copy)]) == contents.checksum([str(folder)])
+    assert checksum([str(copy)]) == checksum([str(folder)])
     (folder / "anat/up").symlink_to("..")
     (raw / "back").symlink_to(folder)
     found = [os.path.relpath(state.path, folder) for state in contents.states(str(folder))]
@@ -168,7 +175,7 @@ def test_a_damaged_journal_tells_of_no_task_that_it_has_made_nothing(
 
 def test_of_several_attempts_that_counts_which_is_done(file: Path, tmp_path: Path) -> None:
     """Or the last one, where none is; whatever the names of their slots."""
-    ran = Ran("cat", 0, 1.0, 1.0, 0.0, 0, "log", 0, 0, inputs=contents.checksum([str(file)]))
+    ran = Ran("cat", 0, 1.0, 1.0, 0.0, 0, "log", 0, 0, inputs=checksum([str(file)]))
     stale = replace(ran, inputs="what it was")
     command = task(file)
     for number, (mine, other) in enumerate(
@@ -201,10 +208,10 @@ def test_inputs_that_take_longer_than_their_command_is_worth(
 ) -> None:
     """They have no checksum, and what was touched is done again; small ones always have."""
     (folder / "anat/scan.json").write_text("two")
-    assert contents.checksum([str(folder)], Patience(0)) != ""
+    assert checksum([str(folder)], limit_s=0) != ""
     monkeypatch.setattr(contents, "ALWAYS_NBYTES", len("one"))
-    assert contents.checksum([str(folder)], Patience(0)) == ""
-    assert contents.checksum([str(folder)]) != ""
+    assert checksum([str(folder)], limit_s=0) == ""
+    assert checksum([str(folder)]) != ""
     monkeypatch.setattr(executing, "CHECKSUM_SHARE", -1)
     tasks = [task(file), task(folder)]
     assert attempts(run(tasks, tmp_path / "out")) == 2
@@ -217,14 +224,14 @@ def test_many_small_files_take_time_too(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To list and to open, before the command and after it."""
-    count = len(list(contents.states(str(folder))))
+    count = 2 * len(list(contents.states(str(folder))))
     monkeypatch.setattr(contents, "ALWAYS_NBYTES", count * contents.FILE_NBYTES + len("one"))
-    assert contents.checksum([str(folder)], Patience(0)) != ""
+    assert checksum([str(folder)], limit_s=0) != ""
     (folder / "empty").touch()
-    assert contents.checksum([str(folder)], Patience(0)) == ""
+    assert checksum([str(folder)], limit_s=0) == ""
+    monkeypatch.setattr(contents, "ALWAYS_NBYTES", 0)
     with pytest.raises(TimeoutError):
         list(contents.states(str(folder), Patience(0)))
-    monkeypatch.setattr(contents, "ALWAYS_NBYTES", 0)
     monkeypatch.setattr(executing, "CHECKSUM_SHARE", 10**9)
     monkeypatch.setattr(executing, "CHECKSUM_MOST_S", 0)
     tasks = [task(folder)]
@@ -252,7 +259,43 @@ def test_after_long_commands_there_is_a_limit_too(
 
 def test_what_tasks_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an image of Apptainer's is, beside what each reads for itself."""
-    read = []
+    read = _counted(monkeypatch)
+    paths = [tmp_path / name for name in ("shared", *map(str, range(contents.MOST_KNOWN + 2)))]
+    for path in paths:
+        path.write_text(path.name)
+    found = {checksum([str(paths[0]), str(path)]) for path in paths[1:]}
+    assert len(found) == len(paths) - 1
+    assert read == [path.name for path in paths]
+    assert len(checksum([str(paths[1])])) == 32
+    assert read[-1] == paths[1].name, "it is known no more"
+
+
+def test_folders_that_tasks_share_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By slots, as sandboxes of Apptainer's, and by a call that resumes, whatever is between."""
+    shared = tmp_path / "sandbox"
+    shared.mkdir()
+    (shared / "library").write_text("one")
+    own = [tmp_path / str(number) for number in range(3)]
+    for path in own:
+        path.write_text(path.name)
+    tasks = [replace(task(path), inputs=(str(shared), str(path))) for path in own]
+    read = _counted(monkeypatch)
+    assert attempts(run(tasks, tmp_path / "out")) == len(tasks)
+    assert read.count("library") == 1
+    touch(shared / "library")
+    read.clear()
+    monkeypatch.setattr(contents, "MOST_KNOWN", 0)
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == 0
+    assert read.count("library") == 1
+    touch(shared / "library", "two")
+    assert attempts(run(tasks, tmp_path / "out", resume=True)) == len(tasks)
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read from now on."""
+    read: list[str] = []
     of_file = checksums.of_file
 
     def counted(path: str, *more: Any) -> str:
@@ -260,19 +303,12 @@ def test_what_tasks_share_is_read_once(tmp_path: Path, monkeypatch: pytest.Monke
         return of_file(path, *more)
 
     monkeypatch.setattr(checksums, "of_file", counted)
-    paths = [tmp_path / name for name in ("shared", *map(str, range(contents.MOST_KNOWN + 2)))]
-    for path in paths:
-        path.write_text(path.name)
-    found = {contents.checksum([str(paths[0]), str(path)]) for path in paths[1:]}
-    assert len(found) == len(paths) - 1
-    assert read == [path.name for path in paths]
-    assert len(contents.checksum([str(paths[1])])) == 32
-    assert read[-1] == paths[1].name, "it is known no more"
+    return read
 
 
 def test_what_cannot_be_read_has_no_checksum(folder: Path) -> None:
     inputs = (str(folder), str(folder / "anat/scan.nii"))
-    known = contents.checksum(inputs)
-    assert known == contents.checksum(inputs) != contents.checksum(inputs[::-1])
+    known = checksum(inputs)
+    assert known == checksum(inputs) != checksum(inputs[::-1])
     shutil.rmtree(folder)
-    assert contents.checksum(inputs) == ""
+    assert checksum(inputs) == ""
