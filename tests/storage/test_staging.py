@@ -47,7 +47,7 @@ def test_an_area_is_swept_once_nobody_holds_it(tmp_path: Path) -> None:
 
 def test_an_area_of_another_host_is_left_to_its_run(tmp_path: Path) -> None:
     """Where its lock may not be seen from here, as on a file system of a network."""
-    with mounted(tmp_path, Settings()):
+    with mounted(tmp_path, Settings(), kind="metadata"):
         made = area.create(tmp_path, "run")
         lock = made.path / area.LOCK
         lock.write_text(json.dumps({"boot": "another", "run": "run"}))

@@ -373,11 +373,12 @@ def _require_free_names(plan: Plan, directory: RunDirectory, options: Options) -
     if options.resume:
         own |= may_go(directory)
     before = noted(directory)
+    has_begun = any(directory.submissions())
     for sink, _ in output.volumes:
         name = os.path.basename(sink.path)
         if os.path.lexists(sink.path) and name not in own:
             flag = "-o " if options.verb == "run" else ""
-            is_ours = options.resume and options.verb == "run" and bool(before or own)
+            is_ours = options.resume and options.verb == "run" and has_begun
             if name in before and not (directory.out / before[name].allocation).exists():
                 is_ours = True
             raise OutputBusy(f"{flag}{sink.path} exists{_what_to_do(is_ours, options.verb)}")
