@@ -32,6 +32,7 @@ from hyperslab.apps.bids.running import (
     Asked,
     Selection,
     gathered,
+    require_tables,
     run_group,
     run_participants,
     select,
@@ -228,6 +229,8 @@ def bids(
     contained = containers.narrowed(contained, session_label, bids_filter_file)
     asked = _asked(participant_label, session_label, bids_filter_file, per, contained)
     selection = select(bids_dir, asked)
+    if app == BRAIN and contained is None:
+        require_tables(selection)
     out = Path(local_folder(output_dir))
     wanted, tiers = told_apart(scratch, by_way_of(stage_in, stage_out, work_tier, None, 0.0))
     options = Options(
@@ -259,7 +262,7 @@ def bids(
     if level == GROUP and dry_run:
         return _foretell_group(selection, out)
     if level == GROUP:
-        return _group(selection, out, app, gather, contained, allow_missing, quiet)
+        return _group(selection, out, app, gather, contained, allow_missing, task_timeout, quiet)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out))
@@ -343,13 +346,15 @@ def _group(
     gather: tuple[str, ...],
     contained: Container | None,
     allow_missing: bool,
+    limit_s: float | None,
     quiet: bool,
 ) -> int:
-    """Run the group level, and say what came of it."""
+    """Run the group level, for so many seconds at most, and say what came of it."""
     if contained is not None:
-        lines = [told(run_group_in_container(selection, out, contained, allow_missing), out)]
+        made = run_group_in_container(selection, out, contained, allow_missing, limit_s)
+        lines = [told(made, out)]
     elif gather:
-        lines = [told(run_group_command(selection, out, gather, allow_missing), out)]
+        lines = [told(run_group_command(selection, out, gather, allow_missing, limit_s), out)]
     elif app == BRAIN:
         lines = _said(run_group(selection, out, allow_missing), out)
     else:

@@ -101,6 +101,51 @@ def test_participants_without_results(done: tuple[Selection, Path]) -> None:
 def test_nobody_gathers_while_participants_are_worked_on(done: tuple[Selection, Path]) -> None:
     selection, out = done
     held = RunDirectory(out).share()
-    with pytest.raises(OutputBusy, match="is in use by"):
+    with pytest.raises(OutputBusy, match="participants are being worked on there"):
         gathered(selection, out, "sh -c 'ls > {out}/names'")
     os.close(held)
+
+
+def test_what_has_failed_of_somebody_is_missing(tmp_path: Path) -> None:
+    """One of two sessions, though files are named for the participant."""
+    home = make(tmp_path / "data", t1w("1", "1"), t1w("1", "2"), t1w("2", "1"))
+    selection = select(home, Asked(per="session"))
+    out = tmp_path / "out"
+    app = template_app(
+        "sh -c 'case {session} in 2) exit 3;; *) cp {t1w} {out}/{prefix}_x.nii.gz; esac'"
+    )
+    options = Options(engine="serial", report=False, retries=0)
+    assert not run_participants(selection, out, app, options).ok
+    count = "sh -c 'ls {results} > {out}/names'"
+    with pytest.raises(UsageError, match=r"has no result of sub-1 \(of some sessions\): run"):
+        gathered(selection, out, count)
+    assert gathered(selection, out, count, allow_missing=True) == ["names"]
+
+
+def test_who_has_no_images_is_not_missed(tmp_path: Path) -> None:
+    """Nothing is to be done for them."""
+    home = make(tmp_path / "data", t1w("1"), "sub-2/func/sub-2_task-rest_bold.nii.gz")
+    selection = select(home, Asked())
+    out = tmp_path / "out"
+    options = Options(engine="serial", report=False)
+    assert run_participants(selection, out, template_app(COPY), options).ok
+    assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
+
+
+def test_a_group_level_ends_in_time(done: tuple[Selection, Path]) -> None:
+    selection, out = done
+    words = group_words("sh -c 'sleep 60'", selection.root, str(out))
+    with pytest.raises(RunStopped, match=r"0\.2 s"):
+        run_group_command(selection, out, words, limit_s=0.2)
+
+
+def test_tables_that_an_app_does_not_read_may_be_bad(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = make(tmp_path / "data", t1w("1"))
+    (home / "participants.tsv").write_text("participant_id\tage\nsub-1\t1\nsub-1\t2\n")
+    words = ("participant", "--engine", "serial", "--no-report")
+    copied = call_front(home, tmp_path / "out", *words, "--app", COPY, capsys=capsys)
+    assert copied.code == 0, copied
+    refused = call_front(home, tmp_path / "brains", *words, capsys=capsys)
+    assert (refused.code, "participants.tsv" in refused.err) != (0, True), refused

@@ -19,7 +19,7 @@ from hyperslab.apps.bids.unit import Per, Unit, units
 from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.resume import done_wholes
+from hyperslab.driver.resume import done_wholes, tried_wholes
 from hyperslab.errors import UsageError
 
 
@@ -55,9 +55,19 @@ def _done(out: Path) -> set[str]:
     return labels
 
 
+def outcomes_of(out: Path) -> dict[str, bool]:
+    """Labels of all units that runs into a directory have tried, and whether the last of those that
+    have tried it has done it.
+    """
+    found: dict[str, bool] = {}
+    for folder, plan in RunDirectory(out.absolute()).plans():
+        found |= tried_wholes(folder, plan)
+    return found
+
+
 def _of_both_ways(datasets: Sequence[Dataset], kind: Kind, labels: set[str]) -> Iterable[Unit]:
     """Units of the participants whom some labels are of, by sessions where these are."""
-    names = {_participant(label) for label in labels}
+    names = {participant_of(label) for label in labels}
     ways: dict[Per, list[str]] = {
         "participant": [name for name in names if name in labels],
         "session": [name for name in names if name not in labels],
@@ -67,7 +77,7 @@ def _of_both_ways(datasets: Sequence[Dataset], kind: Kind, labels: set[str]) -> 
         yield from units(choose_sessions(chosen, ()), kind, per)
 
 
-def _participant(label: str) -> str:
+def participant_of(label: str) -> str:
     """The participant of a unit, such as BNU_1/sub-01 of BNU_1/sub-01_ses-2."""
     site, stem = os.path.split(label)
     return os.path.join(site, stem.partition("_")[0])
@@ -75,7 +85,7 @@ def _participant(label: str) -> str:
 
 def require_same_way(asked_for: Sequence[Unit], done: Collection[str], out: Path) -> None:
     """Raise UsageError for a participant who is done in the other way than is asked for."""
-    by_session = {_participant(label) for label in done}.difference(done)
+    by_session = {participant_of(label) for label in done}.difference(done)
     for unit in asked_for:
         name = unit.participant.name
         if unit.label == name and name in by_session:

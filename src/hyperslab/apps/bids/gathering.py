@@ -13,15 +13,17 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hyperslab.apps.bids.dataset import SUBJECT
+from hyperslab.apps.bids.dataset import SUBJECT, Participant
+from hyperslab.apps.bids.earlier import outcomes_of, participant_of
 from hyperslab.apps.bids.group import require_complete
-from hyperslab.apps.bids.running import Selection
+from hyperslab.apps.bids.running import Selection, busy_with_participants
+from hyperslab.apps.bids.unit import Unit
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.errors import RunStopped
+from hyperslab.errors import OutputBusy, RunStopped
 from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Refused
 from hyperslab.plan.collecting import collected
@@ -45,23 +47,29 @@ _REMEDY = "remove it, and the files of the group level"
 
 
 def run_group_command(
-    selection: Selection, out: Path, words: Sequence[str], allow_missing: bool = False
+    selection: Selection,
+    out: Path,
+    words: Sequence[str],
+    allow_missing: bool = False,
+    limit_s: float | None = None,
 ) -> list[str]:
     """Run a command that puts the results of participants together, with the placeholders of
-    commands; names of the files that it has made, below the output directory.
+    commands, for some seconds at most; names of the files that it has made, below the output
+    directory.
 
-    Raises UsageError where participants have no result, unless these may be missing, and RunStopped
-    where the command has failed.
+    Raises UsageError where participants have no result, unless these may be missing, OutputBusy
+    where some are being worked on, and RunStopped where the command has failed.
     """
-    require_results(selection, out, allow_missing)
     directory = RunDirectory(out.absolute())
-    with owned(directory), private(directory) as place:
+    people = (*selection.units, *_tried(selection.without_images, out))
+    with among_complete(people, directory, allow_missing) as place:
         there = place / MADE
         work = place / "work"
         for folder in (there, work):
             folder.mkdir()
         values = {"out": str(there), "work": str(work)}
-        execute(words, values, directory, os.getcwd(), f"the group level over {out}")
+        what = f"the group level over {out}"
+        execute(words, values, directory, os.getcwd(), what, limit_s=limit_s)
         made = _names_in(there)
         _require_own(directory, made)
         if uses(words, "out") and not made:
@@ -78,17 +86,73 @@ def _names_in(folder: Path) -> list[str]:
         raise RunStopped(f"the group level has failed: {error}") from error
 
 
+@contextmanager
+def among_complete(
+    people: Sequence[Unit], directory: RunDirectory, allow_missing: bool
+) -> Iterator[Path]:
+    """An empty folder in a directory that nobody else uses, and that has the results of units.
+    Raises UsageError for units without, unless they may be missing, and OutputBusy.
+    """
+    out = directory.out
+    if not directory.root.is_dir():  # and so nobody works there
+        _require_left(people, out, allow_missing)
+    with owned(directory):
+        _require_done(people, out, allow_missing)
+        with private(directory) as place:
+            yield place
+
+
 def require_results(selection: Selection, out: Path, allow_missing: bool) -> None:
     """Raise UsageError for participants that have left nothing."""
-    units = (*selection.units, *selection.without_images)
+    _require_left((*selection.units, *selection.without_images), out, allow_missing)
+
+
+def _require_left(units: Sequence[Unit], out: Path, allow_missing: bool) -> None:
+    """Raise UsageError for participants that no file is named for."""
     people = dict.fromkeys(unit.participant for unit in units)
-    found = {site: _that_have_left(out / site) for site in {one.site for one in people}}
-    missing = [one.name for one in people if SUBJECT + one.label not in found[one.site]]
+    left = _that_have_left(people, out)
+    missing = [one.name for one in people if one.name not in left]
     require_complete(len(missing) < len(people), missing, out, allow_missing)
 
 
-def _that_have_left(home: Path) -> set[str]:
-    """Participants that something in a folder is named for, as sub-01 of sub-01_T1w.html."""
+def _require_done(units: Sequence[Unit], out: Path, allow_missing: bool) -> None:
+    """Raise UsageError for participants of whom something was tried and is not done; where nothing
+    is recorded of somebody, for those that no file is named for.
+    """
+    outcomes = outcomes_of(out)
+    failed = {participant_of(label) for label, is_done in outcomes.items() if not is_done}
+    done = {participant_of(label) for label, is_done in outcomes.items() if is_done}
+    people = dict.fromkeys(unit.participant for unit in units)
+    unrecorded = [one for one in people if one.name not in failed | done]
+    there = done | _that_have_left(unrecorded, out)
+    missing = [_lacking(one.name, there) for one in people if one.name not in there - failed]
+    require_complete(any(one.name in there for one in people), missing, out, allow_missing)
+
+
+def _lacking(name: str, there: Collection[str]) -> str:
+    """A participant in the list of those without a result."""
+    if name in there:
+        return f"{name} (of some sessions)"
+    return name
+
+
+def _tried(units: Sequence[Unit], out: Path) -> list[Unit]:
+    """Units without images that an app has been run over all the same."""
+    names = {participant_of(label) for label in outcomes_of(out)}
+    return [unit for unit in units if unit.participant.name in names]
+
+
+def _that_have_left(people: Iterable[Participant], out: Path) -> set[str]:
+    """Names of participants that something in their folder is named for, as sub-01 of
+    sub-01_T1w.html.
+    """
+    people = list(people)
+    stems = {site: _stems(out / site) for site in {one.site for one in people}}
+    return {one.name for one in people if SUBJECT + one.label in stems[one.site]}
+
+
+def _stems(home: Path) -> set[str]:
+    """What the names in a folder begin with."""
     with suppress(FileNotFoundError):
         return {_ENDS.split(name, maxsplit=1)[0] for name in os.listdir(home)}
     return set()
@@ -97,7 +161,10 @@ def _that_have_left(home: Path) -> set[str]:
 @contextmanager
 def owned(directory: RunDirectory) -> Iterator[None]:
     """A block in which nobody else uses the directory. Raises OutputBusy."""
-    lock = directory.own()
+    try:
+        lock = directory.own()
+    except OutputBusy:
+        raise busy_with_participants(directory.out) from None
     try:
         yield
     finally:
@@ -124,9 +191,10 @@ def execute(
     cwd: str,
     what: str,
     remove: Sequence[str] = (),
+    limit_s: float | None = None,
 ) -> None:
-    """Run a command with values for its placeholders, and `remove` where it has failed. Raises
-    RunStopped, which says what has failed.
+    """Run a command with values for its placeholders, for some seconds at most, and `remove` where
+    it has failed. Raises RunStopped, which says what has failed.
     """
     known = {"attempt": f"group.{secrets.token_hex(6)}", "name": FOLDER, **values}
     log = directory.root / f"{FOLDER}.log"
@@ -137,12 +205,14 @@ def execute(
             cwd,
             {**os.environ, "TMPDIR": values["work"]},
             str(log),
-            None,
+            limit_s,
             lambda: None,
             filled(remove, known, ()),
         )
         if ended.status:
-            raise after(CommandTask(FOLDER, tuple(words)), ended, None, shortage.killed() > before)
+            raise after(
+                CommandTask(FOLDER, tuple(words)), ended, limit_s, shortage.killed() > before
+            )
     except (Refused, CommandFailed) as error:
         reason = error
         if isinstance(error, Refused):

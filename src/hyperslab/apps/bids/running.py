@@ -73,13 +73,12 @@ class Selection:
 
 
 def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
-    """Look for participants and images, at what the dataset says of itself, and at its table of
-    participants, which the group level needs. Raises UsageError, FormatError.
+    """Look for participants and images, and at what the dataset says of itself. Raises UsageError,
+    FormatError.
     """
     datasets = find_datasets(bids_dir)
     for dataset in datasets:
         read_description(dataset.folder)
-        rows(dataset.folder)
     participants = choose_participants(datasets, asked.participant_labels)
     sessions = choose_sessions(participants, asked.session_labels)
     found = list(units(sessions, _kind(asked), _per(asked)))
@@ -90,6 +89,12 @@ def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
         tuple(unit for unit in found if unit.images),
         tuple(unit for unit in found if not unit.images),
     )
+
+
+def require_tables(selection: Selection) -> None:
+    """Raise FormatError for tables of participants that the group level could not use."""
+    for dataset in selection.datasets:
+        rows(dataset.folder)
 
 
 def run_participants(
@@ -216,6 +221,14 @@ def run_group(
         return group
 
 
+def busy_with_participants(out: Path) -> OutputBusy:
+    """The error for a group level while others work into the directory."""
+    return OutputBusy(
+        f"{out}: participants are being worked on there: wait until these calls have ended"
+        f" ('hyperslab wait {out}'), and ask for the group level again"
+    )
+
+
 @contextmanager
 def _idle(out: Path) -> Iterator[None]:
     """A block in which no participant is worked on. Raises OutputBusy where one is."""
@@ -226,10 +239,7 @@ def _idle(out: Path) -> Iterator[None]:
     try:
         lock = directory.own()
     except OutputBusy:
-        raise OutputBusy(
-            f"{out}: participants are being worked on there: wait until these calls have ended"
-            f" ('hyperslab wait {out}'), and ask for the group level again"
-        ) from None
+        raise busy_with_participants(out) from None
     try:
         yield
     finally:

@@ -24,13 +24,11 @@ from hyperslab.apps.bids.containers.runtimes import (
 from hyperslab.apps.bids.dataset import SUBJECT, Dataset
 from hyperslab.apps.bids.gathering import (
     MADE,
+    among_complete,
     earlier,
     execute,
     files_below,
     give_names,
-    owned,
-    private,
-    require_results,
 )
 from hyperslab.apps.bids.running import Selection
 from hyperslab.driver.directory import RunDirectory
@@ -53,24 +51,29 @@ class Level:
 
 
 def run_group_in_container(
-    selection: Selection, out: Path, asked: Container, allow_missing: bool = False
+    selection: Selection,
+    out: Path,
+    asked: Container,
+    allow_missing: bool = False,
+    limit_s: float | None = None,
 ) -> list[str]:
-    """Run the group level of an app over every dataset; names of the files that it has made, below
-    the output directory.
+    """Run the group level of an app over every dataset, for some seconds each at most; names of the
+    files that it has made, below the output directory.
 
-    Raises UsageError where participants have no result, unless these may be missing, and RunStopped
-    where the app has failed.
+    Raises UsageError where participants have no result, unless these may be missing, OutputBusy
+    where some are being worked on, and RunStopped where the app has failed.
     """
     require_mountable(selection.root, os.path.abspath(out))
-    require_results(selection, out, allow_missing)
     directory = RunDirectory(out.absolute())
-    with owned(directory), private(directory) as place:
+    people = (*selection.units, *selection.without_images)
+    with among_complete(people, directory, allow_missing) as place:
         made = []
         for level in levels(selection, out, place / MADE, place):
             with among_results(level, asked, directory) as words:
                 work = str(level.work)
                 what = f"the group level of {name_of(asked.image)} over {level.dataset.folder}"
-                execute(words, {"work": work}, directory, work, what, asked.remove_words())
+                remove = asked.remove_words()
+                execute(words, {"work": work}, directory, work, what, remove, limit_s)
             made += made_by(level, directory)
         give_names(directory, place, made)
     return made
