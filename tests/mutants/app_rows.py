@@ -80,8 +80,8 @@ APPS = [
     Mutant(
         "other bytes of the same size are what they were",
         "src/hyperslab/driver/touched.py",
-        """before[there] != "" and before[there] == self._checksum(command.inputs)""",
-        """before[there] != "\"""",
+        """return known != "" and known == self._checksum(command.inputs)""",
+        """return known != "\"""",
         "tests/apps/commands/test_touched.py::test_what_was_touched_is_not_done_again",
     ),
     Mutant(

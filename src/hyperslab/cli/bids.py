@@ -228,9 +228,7 @@ def bids(
     )
     contained = containers.narrowed(contained, session_label, bids_filter_file)
     asked = _asked(participant_label, session_label, bids_filter_file, per, contained)
-    selection = select(bids_dir, asked)
-    if app == BRAIN and contained is None:
-        require_tables(selection)
+    selection = _selected(bids_dir, asked, app == BRAIN and contained is None)
     out = Path(local_folder(output_dir))
     wanted, tiers = told_apart(scratch, by_way_of(stage_in, stage_out, work_tier, None, 0.0))
     options = Options(
@@ -277,6 +275,13 @@ def bids(
     if then and app == BRAIN and contained is None and _is_gathered(result, then):
         _tell(_said(gathered(selection, out, allow_missing), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
+
+
+def _selected(bids_dir: str, asked: Asked, needs_tables: bool) -> Selection:
+    selection = select(bids_dir, asked)
+    if needs_tables:
+        require_tables(selection)
+    return selection
 
 
 def _asked(
