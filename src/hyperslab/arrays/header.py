@@ -57,6 +57,11 @@ class Omitted(str):
     __slots__ = ()
 
 
+_LISTS = ("coordinates", "ancillary_variables")
+_REFERENCES = (*_LISTS, "bounds", "climatology", "grid_mapping", "cell_measures")
+"Attributes that name other variables of the file."
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Companion:
     """A small variable that goes with an array from file to file, such as the coordinates along one
@@ -252,6 +257,18 @@ class Header:
         scaled = tuple(s * t for s, t in zip(scale, step, strict=True))
         return replace(self, origin=moved, step=scaled, whole_shape=())
 
+    def naming_what_is_left_of(self, before: Sequence[Companion]) -> Header:
+        """The same, where no attribute names one of these companions that is there no more."""
+        lost = {one.name for one in before}.difference(one.name for one in self.companions)
+        if not lost:
+            return self
+        companions = [
+            replace(one, attributes=_without_references(one.attributes, lost))
+            for one in self.companions
+        ]
+        attributes = _without_references(self.attributes, lost)
+        return replace(self, attributes=attributes, companions=tuple(companions))
+
     def with_axes(self, axes: Axes, shape: Sequence[int]) -> Header:
         """The header of an array that has these axes of this one, whose shape is `shape`.
 
@@ -271,7 +288,7 @@ class Header:
             corner=_corner(axes, self.further(len(shape)), self.corner, FIRST),
             whole_shape=_whole_shape(axes, self.whole_shape, shape),
             axes=axes,
-        )
+        ).naming_what_is_left_of(self.companions)
         if self.space != FIRST:
             return _with_space(moved, self, len(shape))
         if not self.is_placed or _keeps_space(axes, len(shape)):
@@ -303,6 +320,26 @@ def _beside(
     gone = {dims[axis] for axis in axes.dropped(len(dims))}
     new = set(names_of(axes, dims)) - kept
     return without_those_along(companions, gone | new)
+
+
+def _without_references(attributes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Attributes that name none of these variables (CF conventions, sections 3.4, 5.6, 7.1, 7.2 and
+    7.4): lists of others stay.
+    """
+    told = dict(attributes)
+    for key in _REFERENCES:
+        said = told.get(key, "")
+        if isinstance(said, bytes):
+            said = said.decode("utf-8", "replace")
+        if not isinstance(said, str):
+            continue
+        words = said.replace("\0", " ").split()
+        others = [word for word in words if word.rstrip(":") not in names]
+        if others and key in _LISTS:
+            told[key] = " ".join(others)
+        elif len(others) < len(words):
+            del told[key]
+    return told
 
 
 def without_those_along(

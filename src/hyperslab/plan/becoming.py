@@ -222,4 +222,5 @@ def _merged(header: Header, scale: Sequence[int]) -> Header:
         return header
     merged = {name for name, s in zip(header.dims, scale, strict=False) if s > 1}
     companions = without_those_along(header.companions, merged)
-    return replace(header, companions=companions).moved([(s - 1) / 2 for s in scale], scale)
+    left = replace(header, companions=companions).naming_what_is_left_of(header.companions)
+    return left.moved([(s - 1) / 2 for s in scale], scale)

@@ -58,8 +58,10 @@ def surrounded(pipeline: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
         nbytes += sum(one.values.nbytes for one in around.companions.values())
         if nbytes > MOST_NBYTES:
             around = _too_much(around)
+        before = tuple(around.companions.values())
         around = _beside(around, _names(pipeline, encoding), has_groups=bool(encodings))
-        wholes.append(with_surroundings(whole, around, facts))
+        made = with_surroundings(whole, around, facts)
+        wholes.append(replace(made, header=made.header.naming_what_is_left_of(before)))
         left.append(left_of(sources, whole, around, facts))
     after = pipeline.altered(
         inputs={**pipeline.inputs, PRIMARY: replace(sources, wholes=tuple(wholes))},

@@ -217,3 +217,23 @@ def test_an_image_without_an_axis_of_space_has_its_place(tmp_path: Path) -> None
         hyperslab.run(pipeline.write(tmp_path / f"mean.{name}"), engine="serial")
     wanted = hyperslab.open(tmp_path / "mean.image.nii").affine
     np.testing.assert_array_equal(hyperslab.open(tmp_path / "mean.image.nc").affine, wanted)
+
+
+def _taking_names(block: Array) -> dict[str, Array]:
+    return {"height": block.mean(axis=0), "time_bnds": block + 1}
+
+
+def test_no_attribute_names_what_is_not_there(source: Path, tmp_path: Path) -> None:
+    """A variable that is left out, be it along axes that are gone, or as an array has its name."""
+    pipeline = hyperslab.Pipeline(f"{source}::t2m")
+    hyperslab.run(pipeline.map(_taking_names).write(tmp_path / "taken.nc"), engine="serial")
+    taken = _seen(tmp_path / "taken.nc")
+    assert taken["height"].dims == ("y", "x")
+    assert taken["height"].attrs["coordinates"] == "lat"
+    assert "bounds" not in taken["time"].attrs
+    over_y = pipeline.map(lambda block: block.mean(axis=1)).write(tmp_path / "gone.nc")
+    hyperslab.run(over_y, engine="serial")
+    gone = _seen(tmp_path / "gone.nc")
+    assert "lat" not in gone.variables
+    assert gone["t2m"].attrs["coordinates"] == "height"
+    assert gone["time"].attrs["bounds"] == "time_bnds"
