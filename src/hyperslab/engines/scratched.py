@@ -23,7 +23,7 @@ from hyperslab.engines.stopping import stop
 from hyperslab.errors import HyperslabError
 
 MODULE = __name__
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _OWN = 3
 "Descriptors that every command has."
 

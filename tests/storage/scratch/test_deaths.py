@@ -222,6 +222,17 @@ def test_scratch_whose_making_was_killed_is_swept(
     assert is_gone(kept, storage)
 
 
+def test_scratch_of_another_host_is_left_alone(storage: Path) -> None:
+    """Which keeps its records in the same folder, as in one of a shared file system."""
+    kept = made(storage, is_kept=True)
+    elsewhere = {**kept.as_json(), "host": "elsewhere", "owner": 2**22, "owner_started": 1}
+    registry.record(Scratch(**elsewhere))
+    with registry.locked():
+        assert removing.sweep() == []
+    registry.record(kept)
+    removing.remove(kept)
+
+
 def test_a_program_that_mounts_while_it_is_removed_leaves_nothing(
     storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,6 +78,7 @@ def _blank(wish: Wish, place: str, nbytes: int) -> Scratch:
         owner=os.getpid(),
         owner_started=started_of(os.getpid()),
         numbering=registry.numbering(),
+        host=socket.gethostname(),
     )
 
 

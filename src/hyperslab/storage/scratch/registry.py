@@ -52,6 +52,8 @@ class Scratch:
     "Process of its program; None: there is none, or it is being started."
     numbering: int | None = None
     "Namespace in which these numbers are those of processes: a container may have one of its own."
+    host: str = ""
+    "Host of these processes: several may share a folder of records; '': it is not known."
     passed_over: tuple[str, ...] = ()
     "Ways that would have been better, and why each was not taken."
 
@@ -75,7 +77,8 @@ class Scratch:
     @property
     def is_of_others(self) -> bool:
         """Whether its processes cannot be seen from here, so that nobody can say who is dead."""
-        return self.numbering not in (None, numbering())
+        is_elsewhere = self.host not in ("", socket.gethostname())
+        return is_elsewhere or self.numbering not in (None, numbering())
 
     @property
     def log(self) -> Path:
