@@ -141,6 +141,8 @@ class HyperslabError(Exception):
     "What is wrong, and what to do."
     resuming = ""
     "What to do besides where the run can be resumed, which ends the text; '' for no such advice."
+    is_of_code = False
+    "Whether the user's own code has raised what is behind it, so that its line is told."
 
     def __init__(self, sentence: str = "", resuming: str = "") -> None:
         super().__init__(_joined(sentence, resuming))
@@ -154,6 +156,15 @@ class HyperslabError(Exception):
         self.sentence = sentence
         self.resuming = resuming
         self.args = (_joined(sentence, resuming), *self.args[1:])
+
+
+E = TypeVar("E", bound=HyperslabError)
+
+
+def of_code(error: E) -> E:
+    """An error behind which is what the user's own code has raised."""
+    error.is_of_code = True
+    return error
 
 
 class UsageError(HyperslabError):

@@ -116,10 +116,10 @@ def _tell_error(error: BaseException, sentence: str, debug: bool) -> None:
 
 
 def _line_of_the_user(error: BaseException) -> list[str]:
-    """A line with the place in the user's own code that a foreseen error has gone through; none
-    where there is no such place.
+    """A line with the place in the user's own code that is behind a foreseen error; none where
+    there is no such place.
     """
-    if not isinstance(error, HyperslabError):
+    if not isinstance(error, HyperslabError) or not error.is_of_code:
         return []
     from hyperslab.report.failures import line_behind  # and with it what runs functions
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.errors import HyperslabError, UsageError, suggest
+from hyperslab.errors import HyperslabError, UsageError, of_code, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 from hyperslab.plan.definitions import parsed, unnamed
 
@@ -143,16 +143,19 @@ def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
         files = _module_file(place, text)
     try:
         _load(target, files, None)
-    except HyperslabError:
+    except HyperslabError as error:
+        of_code(error)
         raise
     except SystemExit as error:
-        raise UsageError(
-            f"FUNCTION '{text}' cannot be loaded: its file calls sys.exit({error.code!r}) as it is"
-            " imported: put that below if __name__ == '__main__':"
+        raise of_code(
+            UsageError(
+                f"FUNCTION '{text}' cannot be loaded: its file calls sys.exit({error.code!r}) as it"
+                " is imported: put that below if __name__ == '__main__':"
+            )
         ) from error
     except Exception as error:
-        raise UsageError(
-            f"FUNCTION '{text}' cannot be loaded: {type(error).__name__}: {error}"
+        raise of_code(
+            UsageError(f"FUNCTION '{text}' cannot be loaded: {type(error).__name__}: {error}")
         ) from error
     return _with_neighbours(target, files, params)
 

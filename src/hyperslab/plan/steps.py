@@ -25,7 +25,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.whole import assemble
-from hyperslab.errors import BlockError, FormatError, RunStopped
+from hyperslab.errors import BlockError, FormatError, RunStopped, of_code
 from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
 from hyperslab.plan.failing import CommandFailed
@@ -410,9 +410,10 @@ def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
         place = ""
         if frame := own_frame(error):
             place = f" at {frame.place}"
-        raise RunStopped(
+        stopped = RunStopped(
             f"all blocks are reduced, but the fold's merge or finish failed{place}:"
             f" {type(error).__name__}: {error}",
             "correct it, then run the same command with --resume and --accept-changed-function,"
             " which reduce no block again",
-        ) from error
+        )
+        raise of_code(stopped) from error

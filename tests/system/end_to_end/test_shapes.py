@@ -364,11 +364,11 @@ def test_hdf5_and_zarr_maps_have_the_axes_that_are_left(tmp_path: Path, mine: Pa
             "2", *QUIET,
         )  # fmt: skip
     with h5py.File(tmp_path / "map.h5") as file:
-        made = file["data"]
+        made = file["bold"]
         assert np.array_equal(made[...], expected)
         assert [dim.label for dim in made.dims] == ["x", "y", "z"]
         assert np.array_equal(made.attrs["affine"], np.diag([2.0, 3.0, 4.0, 1.0]).ravel())
-    store = zarr.open_array(tmp_path / "map.zarr" / "data", mode="r")
+    store = zarr.open_array(tmp_path / "map.zarr" / "bold", mode="r")
     assert np.array_equal(store[...], expected)
     assert store.metadata.to_dict()["dimension_names"] == ("x", "y", "z")
     assert np.array_equal(np.array(store.attrs["affine"]), np.diag([2.0, 3.0, 4.0, 1.0]).ravel())
