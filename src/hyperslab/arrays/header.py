@@ -10,6 +10,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
+from hyperslab.arrays.references import without_references
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.slab import Hyperslab
 
@@ -55,11 +56,6 @@ class Omitted(str):
     """
 
     __slots__ = ()
-
-
-_LISTS = ("coordinates", "ancillary_variables")
-_REFERENCES = (*_LISTS, "bounds", "climatology", "grid_mapping", "cell_measures")
-"Attributes that name other variables of the file."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,10 +259,10 @@ class Header:
         if not lost:
             return self
         companions = [
-            replace(one, attributes=_without_references(one.attributes, lost))
+            replace(one, attributes=without_references(one.attributes, lost))
             for one in self.companions
         ]
-        attributes = _without_references(self.attributes, lost)
+        attributes = without_references(self.attributes, lost)
         return replace(self, attributes=attributes, companions=tuple(companions))
 
     def with_axes(self, axes: Axes, shape: Sequence[int]) -> Header:
@@ -320,26 +316,6 @@ def _beside(
     gone = {dims[axis] for axis in axes.dropped(len(dims))}
     new = set(names_of(axes, dims)) - kept
     return without_those_along(companions, gone | new)
-
-
-def _without_references(attributes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Attributes that name none of these variables (CF conventions, sections 3.4, 5.6, 7.1, 7.2 and
-    7.4): lists of others stay.
-    """
-    told = dict(attributes)
-    for key in _REFERENCES:
-        said = told.get(key, "")
-        if isinstance(said, bytes):
-            said = said.decode("utf-8", "replace")
-        if not isinstance(said, str):
-            continue
-        words = said.replace("\0", " ").split()
-        others = [word for word in words if word.rstrip(":") not in names]
-        if others and key in _LISTS:
-            told[key] = " ".join(others)
-        elif len(others) < len(words):
-            del told[key]
-    return told
 
 
 def without_those_along(

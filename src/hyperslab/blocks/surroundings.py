@@ -15,6 +15,7 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.arrays.header import Companion
+from hyperslab.arrays.references import OF_ARRAYS, OF_COORDINATES, named_in
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
@@ -23,12 +24,9 @@ from hyperslab.blocks.view import ArrayView
 from hyperslab.formats.conventions.packing import ATTRIBUTES, OF_MISSING, unpack
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
-    OF_ARRAYS,
-    OF_COORDINATES,
     Group,
     Listing,
     Variable,
-    named_in,
 )
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import read_groups

@@ -13,6 +13,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import FIRST, OF_SPACE, SPACE, VOXELS, WORLD, Header
+from hyperslab.arrays.references import named_in
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.scaling import real_values
 from hyperslab.errors import UsageError
@@ -36,7 +37,7 @@ from hyperslab.formats.conventions.uncut import (
     uncut_of,
     unit_of,
 )
-from hyperslab.formats.conventions.variables import Coordinate, named_in
+from hyperslab.formats.conventions.variables import Coordinate
 
 LARGEST_SIZE = 2**20
 "Samples of a coordinate that is read."

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.references import OF_ARRAYS, OF_COORDINATES, named_in
 from hyperslab.arrays.source import Values
 
 
@@ -79,24 +80,6 @@ class Listing:
     "Groups by their paths, '/' and '/a/b', parents before children."
     file_size: int
     mtime_ns: int
-
-
-OF_ARRAYS = ("coordinates", "grid_mapping")
-"Attributes of an array that name variables (CF conventions, sections 5 and 5.6)."
-OF_COORDINATES = ("bounds", "climatology")
-"Attributes of coordinates that name variables (CF conventions, sections 7.1 and 7.4)."
-
-
-def named_in(attributes: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of variables that some attributes list."""
-    found = []
-    for name in names:
-        said = attributes.get(name, "")
-        if isinstance(said, bytes):
-            said = said.decode("utf-8", "replace")
-        if isinstance(said, str):
-            found += [word.rstrip(":") for word in said.replace("\0", " ").split()]
-    return found
 
 
 def without_auxiliary(paths: Sequence[str], every: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -28,13 +28,12 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.references import OF_ARRAYS, OF_COORDINATES
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError, suggest
 from hyperslab.formats.conventions.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.formats.conventions.variables import (
-    OF_ARRAYS,
-    OF_COORDINATES,
     Coordinate,
     without_auxiliary,
 )
