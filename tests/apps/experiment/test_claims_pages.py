@@ -19,7 +19,7 @@ from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.shipped import find
 
 FOLDER = Path(__file__).parents[3] / "docs" / "papers"
-MADE = ["dask-vs-spark", "h5spark", "spark-on-lustre", "storage-tiers"]
+MADE = ["dask-network", "dask-vs-spark", "h5spark", "spark-on-lustre", "storage-tiers"]
 "Papers whose pages are in the documentation."
 NOTHING = Evidence(Answer((), (), (), (), ()), 0.0)
 COUNTED = re.compile(
@@ -106,7 +106,7 @@ def _fixed(claim: Claim) -> Iterator[str]:
         yield f"- {HANDED_OVER}"
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", [name for name in MADE if name != "dask-network"])
 def test_what_a_tier_was_asked_to_be_is_by_construction(name: str) -> None:
     head, *rows = _rows_with_head(_claims(_text(name))[0])
     column = head.index("emulated tiers")

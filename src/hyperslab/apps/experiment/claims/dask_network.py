@@ -398,7 +398,7 @@ ERRATA = (
 ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     FAST_PORTS: {
         "reproduced": "Give fast ports to the workers first.",
-        "refuted": "Do not count on it that the scheduler can have the slow port.",
+        "refuted": "Do not give the scheduler the slow port without trying it.",
     },
     OWN_LINK: {
         "reproduced": "The scheduler is next.",
@@ -420,7 +420,7 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     DISTANCE: {
         "reproduced": "Where one has to be far away, let it be the scheduler, and no worker.",
         "in part": "Where one has to be far away, measure both: it depends on how far.",
-        "refuted in part": "Do not count on it that the scheduler may be farther away.",
+        "refuted in part": "Do not place the scheduler farther away than its workers.",
         "refuted": "A distant scheduler is no better than a distant worker.",
     },
     LOSSES: {
