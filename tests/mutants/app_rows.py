@@ -276,8 +276,8 @@ APPS = [
     Mutant(
         "an image whose maker has died stays",
         "src/hyperslab/storage/scratch/removing.py",
-        "if os.path.isfile(place):",
-        "if os.path.islink(place):",
+        "elif os.path.lexists(place):",
+        "elif os.path.islink(place):",
         "tests/storage/scratch/test_deaths.py::test_an_image_that_was_never_mounted_is_swept",
     ),
     # operations on files

@@ -34,6 +34,13 @@ ENGINES = [
         "tests/engines/test_scratched.py::test_it_ends_with_what_has_made_its_scratch",
     ),
     Mutant(
+        "a rank that can have no scratch lets the others wait for it",
+        "src/hyperslab/engines/scratched.py",
+        "if how != TOGETHER:",
+        "if how == TOGETHER:",
+        "tests/engines/test_scratched.py::test_no_rank_waits_for_one_that_cannot_have_it",
+    ),
+    Mutant(
         "the jobs of a GNU Parallel that was killed go on",
         "src/hyperslab/engines/keeper.py",
         "    end_all()\n    return status",

@@ -14,6 +14,11 @@ pub fn say_ready() -> io::Result<()> {
     out.flush()
 }
 
+/// Say a line on standard error in one piece: whoever reads it meanwhile sees all of it, or nothing.
+pub fn say_line(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// The signals that end the program, which no thread takes by itself that is started from now on.
 pub fn ending_signals() -> nix::Result<SigSet> {
     let mut signals = SigSet::empty();

@@ -19,6 +19,7 @@ large file in DIR, which has no name there; all else is in memory, and gone with
   --fallback-nbytes N    how much may be written there
   --name NAME            source of the mount, as mount and df show it
   --namespace yes|no     mount it in a user namespace, for which nobody needs root
+  --beside PID           ... in that of this process, if it lets others in; may be given several times
   --lifeline yes|no      end when the standard input is closed
   --attributes yes|no    keep extended attributes, for which the kernel asks before it writes
 
@@ -59,6 +60,8 @@ pub struct Mounting {
     pub name: String,
     /// Whether it is mounted in namespaces of its own.
     pub in_namespace: bool,
+    /// Processes in whose user namespace it is mounted, the first that lets others in.
+    pub beside: Vec<u32>,
     /// Whether it ends with its standard input.
     pub has_lifeline: bool,
     /// Whether files have extended attributes.
@@ -94,6 +97,7 @@ fn parse_mount(mut given: impl Iterator<Item = String>) -> Result<Mounting, Stri
         mountpoint: next("MOUNTPOINT")?.into(),
         name: "hyperslab-scratch".into(),
         in_namespace: false,
+        beside: Vec::new(),
         has_lifeline: false,
         has_extended: false,
     };
@@ -105,6 +109,7 @@ fn parse_mount(mut given: impl Iterator<Item = String>) -> Result<Mounting, Stri
             "--fallback-nbytes" => fallback.blocks = blocks(&option, &value)?,
             "--name" => mounting.name = value,
             "--namespace" => mounting.in_namespace = yes_or_no(&option, &value)?,
+            "--beside" => mounting.beside.push(number(&option, &value)?),
             "--lifeline" => mounting.has_lifeline = yes_or_no(&option, &value)?,
             "--attributes" => mounting.has_extended = yes_or_no(&option, &value)?,
             _ => return Err(format!("there is no option {option}")),
@@ -137,11 +142,13 @@ mod tests {
 
     #[test]
     fn options_say_what_is_mounted() {
-        let line = "mount /b 10000 /m --namespace yes --fallback /f --fallback-nbytes 4096";
+        let line = "mount /b 10000 /m --namespace yes --beside 7 --beside 8 \
+                    --fallback /f --fallback-nbytes 4096";
         let Ok(Arguments::Mount(mounting)) = parsed(line) else { panic!("{:?}", parsed(line)) };
         let places: Vec<u64> = mounting.places.iter().map(|place| place.blocks).collect();
         assert_eq!(places, [2, 1]);
         assert!(mounting.in_namespace);
+        assert_eq!(mounting.beside, [7, 8]);
         assert!(!mounting.has_extended);
     }
 

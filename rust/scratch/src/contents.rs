@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 
+use hyperslab_programs::starting::say_line;
 use nix::errno::Errno;
 
 use crate::extents::{BLOCK, Extents, Found, Run};
@@ -164,7 +165,7 @@ impl Contents {
             let (first, next) = (&self.images[0], self.image_of(given.run.start));
             let (first, next) = (first.directory.display(), next.directory.display());
             let why = if self.has_failed.load(Ordering::Relaxed) { "fails" } else { "is full" };
-            eprintln!("overflow: the image in {first} {why}: files go on in {next}");
+            say_line(&format!("overflow: the image in {first} {why}: files go on in {next}"));
         }
         Ok(given)
     }

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hyperslab_programs::starting::say_line;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statfs::{FsType, NFS_SUPER_MAGIC, fstatfs};
@@ -140,10 +141,10 @@ impl Image {
     pub fn lose(&self) {
         if !self.has_lost.swap(true, Ordering::Relaxed) {
             let shown = self.directory.display();
-            eprintln!(
+            say_line(&format!(
                 "lost: the storage of {shown} has refused data that it had taken: nothing that lies \
                  there can be read"
-            );
+            ));
         }
     }
 }

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 fn serve(mounting: &Mounting) -> Result<(), String> {
     let contents = Arc::new(Contents::new(images(mounting)?));
     if mounting.in_namespace {
-        namespace::leave_for_own()
+        namespace::leave(&mounting.beside)
             .map_err(|error| format!("there is no user namespace to be had: {error}"))?;
     }
     end_together();

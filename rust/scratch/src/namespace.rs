@@ -11,18 +11,32 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 
-/// Go on in a user namespace of this process's own, as the same user, and see mounts of its own.
+/// Go on in the user namespace of the first process that lets this one in, or else in one of its
+/// own, as the same user, and see mounts of its own.
 ///
+/// Processes of two user namespaces may not look into one another, even if they are one user's.
 /// No other thread may be there yet.
-pub fn leave_for_own() -> io::Result<()> {
-    let (uid, gid) = (geteuid(), getegid());
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
-    std::fs::write("/proc/self/setgroups", "deny")?;
-    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+pub fn leave(beside: &[u32]) -> io::Result<()> {
+    if !beside.iter().any(|pid| join_user(*pid).is_ok()) {
+        make_user()?;
+    }
+    unshare(CloneFlags::CLONE_NEWNS)?;
     let flags = MsFlags::MS_REC | MsFlags::MS_SLAVE;
     mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)?;
     Ok(())
+}
+
+fn make_user() -> io::Result<()> {
+    let (uid, gid) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+fn join_user(pid: u32) -> io::Result<()> {
+    let user = File::open(format!("/proc/{pid}/ns/user"))?;
+    Ok(setns(user, CloneFlags::CLONE_NEWUSER)?)
 }
 
 /// Become a command that sees what a process has mounted; returns if that is not possible.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use fuser::{FileAttr, INodeNo, WriteFlags};
+use hyperslab_programs::starting::say_line;
 use nix::errno::Errno;
 
 use crate::attributes::drop_set_id;
@@ -106,8 +107,8 @@ impl ScratchFs {
 
     fn say_lost(&self) {
         if !self.is_lost.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "lost: there was no room for data that the kernel had taken; they cannot be read"
+            say_line(
+                "lost: there was no room for data that the kernel had taken; they cannot be read",
             );
         }
     }

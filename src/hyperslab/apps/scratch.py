@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from hyperslab.driver.warned import warn_of
 from hyperslab.errors import told_in_python
 from hyperslab.plan.written import parse_size
-from hyperslab.storage.scratch.holding import Ended, held, run_within
+from hyperslab.storage.scratch.holding import Tell, given_up, held, run_within
 from hyperslab.storage.scratch.making import AUTO, Wish, create
 from hyperslab.storage.scratch.registry import Scratch
-from hyperslab.storage.scratch.removing import remove
 
 
 @contextmanager
@@ -29,13 +29,14 @@ def scratch(
     `on` is a directory there, by default that of temporary files. `size` is the room it has, such
     as "50GB", by default half of what is free. `way` is one of fuse, namespace, fuse2fs, loop,
     tmpfs and directory, by default the first that works. In the directory `fallback` files go on
-    when there is no room left. Raises UsageError, and HyperslabError where it cannot be made.
+    when there is no room left. Raises UsageError, and HyperslabError where it cannot be made. Warns
+    (UserWarning) of what could not be removed.
     """
     made = _made(on, size, way, fallback)
     try:
         yield Path(made.path)
     finally:
-        remove(made, by_force=True)
+        warn_of(given_up(made), UserWarning)
 
 
 @told_in_python
@@ -65,9 +66,10 @@ def wish_of(
     return Wish(Path(on or tempfile.gettempdir()), nbytes, way, after, is_kept)
 
 
-def run_in_scratch(wish: Wish, words: Sequence[str]) -> Ended:
-    """Run a command whose temporary files go to scratch that is there for it alone. Raises
-    UsageError where it cannot be started, and HyperslabError without scratch.
+def run_in_scratch(wish: Wish, words: Sequence[str], tell: Tell) -> int:
+    """Run a command whose temporary files go to scratch that is there for it alone, and tell what
+    became of that; returns its exit status. Raises UsageError where it cannot be started, and
+    HyperslabError without scratch.
     """
-    with held(wish) as made:
+    with held(wish, tell) as made:
         return run_within(made, words)

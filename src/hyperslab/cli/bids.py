@@ -66,7 +66,7 @@ from hyperslab.cli.flags import (
     dry_run_flag,
     resume_flag,
 )
-from hyperslab.cli.in_scratch import join_in_scratch, left_to_workers, run_with_scratch, told_apart
+from hyperslab.cli.in_scratch import join_in_scratch, left_to_workers, run_with_scratch
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
@@ -221,7 +221,8 @@ def bids(
     Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong arguments, 130
     interrupted.
     """
-    join_in_scratch(engine, connect, scratch, work_tier)
+    tiers = by_way_of(stage_in, stage_out, work_tier, None, 0.0)
+    wanted, tiers = join_in_scratch(engine, connect, scratch, tiers)
     _require_words(level, per, brain_extractor)
     contained = containers.wanted(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
@@ -230,7 +231,6 @@ def bids(
     asked = _asked(participant_label, session_label, bids_filter_file, per, contained)
     selection = _selected(bids_dir, asked, app == BRAIN and contained is None)
     out = Path(local_folder(output_dir))
-    wanted, tiers = told_apart(scratch, by_way_of(stage_in, stage_out, work_tier, None, 0.0))
     options = Options(
         engine=engine,
         workers=workers,
@@ -250,7 +250,7 @@ def bids(
     )
     options = left_to_workers(wanted, options)
     if wanted.text and not options.scratch and not dry_run:
-        return run_with_scratch(wanted, options, quiet)
+        return run_with_scratch(wanted, options)
     if validate:
         _validate(selection, quiet)
     if contained is not None:

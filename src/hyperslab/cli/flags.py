@@ -194,7 +194,8 @@ Scratch = Annotated[
         metavar="auto|tmpfs|image:DIR|DIR",
         help="Where engines leave what they spill and shuffle, and commands their temporary files:"
         " memory, one file on the storage of DIR, or files in DIR; auto takes memory, or one file"
-        " with the temporary files. See 'hyperslab scratch'.",
+        " with the temporary files. Variables are those of the host where it is. See 'hyperslab"
+        " scratch'.",
         rich_help_panel=STAGING,
     ),
 ]

@@ -18,6 +18,7 @@ from hyperslab.engines.environment import itself
 from hyperslab.engines.facts import facts_of
 from hyperslab.plan.command import OWN_SCRATCH, Execute
 from hyperslab.plan.pipeline import Pipeline
+from hyperslab.storage.staging import area
 
 FLAG = "--scratch"
 WORD = "scratch"
@@ -72,36 +73,41 @@ def left_to_workers(wanted: Wanted, options: Options) -> Options:
 
 
 def enter_scratch(
-    text: str, engine: str, connect: str, is_command: bool, work_tier: str | os.PathLike[str]
+    text: str, engine: str, connect: str, is_command: bool, tiers: Mapping[str, Any]
 ) -> None:
     """Where this process is one of several that were started together, go on as the same command
     with scratch of its own, before they know of each other; else there is nothing to do. Commands
-    have their scratch folders there, unless a tier is named for these.
+    have their scratch folders there, unless a tier is named for these. Raises UsageError for what
+    is to be staged there, as the command that goes on has no such flag any more.
     """
     if not text or not connect or not facts_of(engine).spans_hosts:
         return
+    wanted, _ = told_apart(text, tiers)
+    for name in _staged(wanted):
+        area.require_tier(f"--{name.replace('_', '-')}", WORD, is_elsewhere=True)
     flags = [FLAG]
     given: list[str] = []
-    if is_command and work_tier in ("", WORD):
+    if is_command and tiers[_WORK] in ("", WORD):
         flags.append("--work-tier")
         given = ["--work-tier", OWN_SCRATCH]
-    from hyperslab.engines.scratched import words_before  # which few runs need
+    from hyperslab.engines.scratched import TOGETHER, words_before  # which few runs need
 
-    words = [*words_before(text, None), *itself(line_without(*flags, instead=given))]
+    words = [*words_before(text, None, TOGETHER), *itself(line_without(*flags, instead=given))]
     os.execv(words[0], words)  # noqa: S606  # this Python again
 
 
 def join_in_scratch(
-    engine: str, connect: str, scratch: str, work_tier: str | os.PathLike[str]
-) -> None:
-    """Go on as the driver of commands alone, with scratch where this process is to have its own."""
-    enter_scratch(scratch, engine, connect, True, work_tier)
+    engine: str, connect: str, scratch: str, tiers: Mapping[str, Any]
+) -> tuple[Wanted, dict[str, Any]]:
+    """Go on as the driver of commands alone, with scratch where this process is to have its own.
+    Returns what `told_apart` does.
+    """
+    enter_scratch(scratch, engine, connect, True, tiers)
     join(engine, connect)
+    return told_apart(scratch, tiers)
 
 
-def run_with_scratch(
-    wanted: Wanted, options: Options, quiet: bool, pipeline: Pipeline | None = None
-) -> int:
+def run_with_scratch(wanted: Wanted, options: Options, pipeline: Pipeline | None = None) -> int:
     """Run this command again, which leaves temporary files in scratch. Returns its exit status.
 
     Engines spill and shuffle blocks of a pipeline there. Commands, as which no pipeline counts,
@@ -113,11 +119,12 @@ def run_with_scratch(
     nbytes = _nbytes_of(pipeline, len(tiers))
     if nbytes is None and not options.work_tier:
         tiers = tuple(dict.fromkeys((*tiers, _WORK)))
-    with held(wish_for_run(wanted.text, nbytes)) as made:
-        ended = run_within(made, itself(_line(tiers, made.folder)))
-    for note in ended.notes:
-        mention(f"warning    {note}", quiet=quiet)
-    return ended.status
+
+    def tell(note: str) -> None:
+        mention(f"warning    {note}")
+
+    with held(wish_for_run(wanted.text, nbytes), tell) as made:
+        return run_within(made, itself(_line(tiers, made.folder)))
 
 
 def _nbytes_of(pipeline: Pipeline | None, staged: int) -> int | None:

@@ -349,10 +349,10 @@ def run(
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
     given = Given(locals(), inspect.signature(run))
-    enter_scratch(scratch, engine, connect, bool(command), work_tier)
+    tiers = by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger)
+    enter_scratch(scratch, engine, connect, bool(command), tiers)
     _begin(engine, connect)
     require_dry_run(json, dry_run)
-    tiers = by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger)
     wanted, tiers = told_apart(scratch, tiers)
     options = Options(
         engine=engine,
@@ -448,7 +448,7 @@ def _carry_out(
         return run_counted(options, out, quiet, detach or netlab is not None)
     options = left_to_workers(wanted, options)
     if wanted.text and not options.scratch:
-        return run_with_scratch(wanted, options, quiet, pipeline)
+        return run_with_scratch(wanted, options, pipeline)
     if netlab is not None:
         from hyperslab.cli.in_lab import run_in_laboratory  # which few runs need
 

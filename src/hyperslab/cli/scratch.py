@@ -112,16 +112,18 @@ def exec_(
     words = command[command[0] == "--" :]
     if not words:
         raise UsageError("give a command behind the options")
-    ended = run_in_scratch(_wish(on, size, nbytes, maps, reduces, way, fallback), words)
-    for note in ended.notes:
+
+    def tell(note: str) -> None:
         mention(f"warning    {note}")
-    return ended.status
+
+    return run_in_scratch(_wish(on, size, nbytes, maps, reduces, way, fallback), words, tell)
 
 
 def list_(json: Json = False) -> int:
     """List the scratch of this user on this host; what dead processes have left is removed."""
     with registry.locked():
         swept = removing.sweep()
+        left = removing.left()
     found = registry.recorded()
     if json:
         document.say([_document(scratch) for scratch in found])
@@ -132,6 +134,8 @@ def list_(json: Json = False) -> int:
         typer.echo(f"{scratch.name}  {scratch.path}")
         for line in _told(scratch):
             typer.echo(f"  {line}")
+        if scratch in left:
+            typer.echo(f"  of a dead process; 'hyperslab scratch remove {scratch.name}' says more")
     if not found:
         typer.echo("there is no scratch of yours here")
     return 0
@@ -149,9 +153,10 @@ def remove(
 ) -> int:
     """Remove scratch with all files in it."""
     with registry.locked():
-        removing.sweep()
-    for scratch in _chosen(names or [], everything):
-        removing.remove(scratch, by_force=force)
+        swept = removing.sweep()
+    for scratch in _chosen(names or [], everything, swept):
+        if scratch not in swept:
+            removing.remove(scratch, by_force=force)
         typer.echo(f"removed {scratch.name}")
     return 0
 
@@ -177,9 +182,11 @@ def _wish(
     return wish_of(on, room, way, fallback, is_kept)
 
 
-def _chosen(names: Sequence[str], everything: bool) -> list[Scratch]:
-    """Scratch that is to be removed. Raises UsageError for a name of none."""
-    found = registry.recorded()
+def _chosen(names: Sequence[str], everything: bool, swept: Sequence[Scratch]) -> list[Scratch]:
+    """Scratch that is to be removed, or has just been `swept`. Raises UsageError for a name of
+    none.
+    """
+    found = [*swept, *registry.recorded()]
     if everything:
         return [scratch for scratch in found if scratch.is_kept]
     if not names:

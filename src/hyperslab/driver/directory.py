@@ -32,7 +32,7 @@ run-0001/                one folder per submission, never changed by a later one
     partials/*.pickle    running results of a reduction, and those of an engine's own tree
     result/              of a reduction, while it is being written
     worker.log           what functions and engines printed
-    scratch.log          what became of the scratch of workers on other hosts
+    scratch.*.log        what became of the scratch of workers, one file per host
     trace.parquet        every phase of every attempt
     accesses.parquet     operations on files, where they were counted
     messages.parquet     messages of the engine's processes, where they were kept

@@ -82,7 +82,8 @@ class Options:
     """
     scratch: str = ""
     """Where each worker, on whatever host, has scratch of its own for temporary files, on engines
-    that may be on several hosts: auto, tmpfs, image:DIR or a directory; '': nowhere.
+    that may be on several hosts: auto, tmpfs, image:DIR or a directory, which may begin with a
+    variable of each host; '': nowhere.
     """
     readers_per_device: int | None = None
     "Tasks of a host that may read from one device at a time; None: any number."

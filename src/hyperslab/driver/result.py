@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
-from hyperslab.engines import SCRATCH_LOG
+from hyperslab.engines import SCRATCH_LOGS
 from hyperslab.errors import TasksFailed
 from hyperslab.report.failures import (
     GROUPS_SHOWN,
@@ -29,10 +29,8 @@ LOG = "worker.log"
 
 def told_of_scratch(folder: Path) -> list[str]:
     """What became of the scratch of a submission's workers, each sentence once for a host."""
-    path = folder / SCRATCH_LOG
-    if not path.exists():
-        return []
-    return list(dict.fromkeys(path.read_text(encoding="utf-8", errors="replace").splitlines()))
+    told = [path.read_text(errors="replace") for path in sorted(folder.glob(SCRATCH_LOGS))]
+    return list(dict.fromkeys(line for text in told for line in text.splitlines()))
 
 
 class Output(PosixPath):

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from hyperslab.trace import OwnTime, Slot
     from hyperslab.traffic import Traffic
 
-SCRATCH_LOG = "scratch.log"
-"File of a submission: what became of the scratch of its workers, a line each time."
+SCRATCH_LOGS = "scratch.*.log"
+"""Files of a submission: what became of the scratch of its workers, a line each time. Each host has
+one, as lines that several of them add to one file of a shared file system may be cut.
+"""
 Dismissal = Callable[[int], None]
 "What ends the processes that were started together with this one, with its exit status."
 Running: TypeAlias = "Generator[Outcome | None, None, None]"

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hyperslab.machine.clock import identity
+from hyperslab.machine.host import numbering
 
 _F_SETSIG = 10
 _ends: list[int] = []
@@ -52,13 +53,19 @@ class Lifeline:
     "What it is, as proc(5) says, so that it is taken for no other."
     machine: str
     "Kernel that the driver runs on."
+    numbering: int
+    "Namespace in which the driver has its number."
 
     def is_seen(self) -> bool:
-        """Whether this process sees it: both are on one kernel, and see the same processes."""
+        """Whether this process sees it: both are on one kernel, and see the same processes. One in
+        a user namespace of its own may not look into the driver, whose number it knows.
+        """
         if self.machine != identity():
             return False
         try:
             return os.readlink(self.path) == self.pipe
+        except PermissionError:
+            return self.numbering == numbering()
         except OSError:  # in a container of its own, say
             return False
 
@@ -66,7 +73,7 @@ class Lifeline:
 def own() -> Lifeline:
     """This process's lifeline."""
     path = f"/proc/{os.getpid()}/fd/{workers_end()}"
-    return Lifeline(path, os.readlink(path), identity())
+    return Lifeline(path, os.readlink(path), identity(), numbering())
 
 
 def end_with_the_driver(inherited: int) -> None:

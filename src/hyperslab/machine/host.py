@@ -56,6 +56,11 @@ def boot_id() -> str:
     return next(iter(words_of(Path("/proc/sys/kernel/random/boot_id"))), "")
 
 
+def numbering() -> int:
+    """The namespace in which this process sees the numbers of others."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
 def peak_rss_bytes() -> int:
     """Peak resident memory of this process so far; unlike ru_maxrss it does not begin with the
     parent's (proc(5)).

@@ -27,6 +27,7 @@ from pathlib import Path
 from hyperslab.blocks.writing import Written
 from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Ended, Refused
+from hyperslab.machine.words import unset_in
 from hyperslab.plan import contents
 from hyperslab.plan.collecting import collected, tell_left_out
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
@@ -146,10 +147,9 @@ def _scratch_of_node(scratch: str) -> Path:
     """The folder for scratch directories on this node. Raises FileNotFoundError for variables that
     have no value here.
     """
-    found = os.path.expandvars(scratch)
-    if "$" in found:
+    if unset_in(scratch):
         raise FileNotFoundError(errno.ENOENT, "has a variable that is not set here", scratch)
-    return Path(found)
+    return Path(os.path.expandvars(scratch))
 
 
 def _run(commands: Commands, state: State, places: _Places) -> None:

@@ -26,8 +26,9 @@ from tests.storage.scratch.stage import (
     made,
     needs_root,
     require_program,
+    small_disk,
 )
-from tests.system.end_to_end.command import succeed
+from tests.system.end_to_end.command import call, succeed
 from tests.system.faults.command import await_that
 
 DIES = """
@@ -220,6 +221,62 @@ def test_scratch_whose_making_was_killed_is_swept(
     with registry.locked():
         assert [one.name for one in removing.sweep()] == [kept.name]
     assert is_gone(kept, storage)
+
+
+def test_processes_are_looked_at_once_however_much_scratch_there_is(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one for each rank of a host, and each of them looks when it makes its own."""
+    kept = [made(storage, is_kept=True) for _ in range(3)]
+    looked: list[Path] = []
+    entries = Path.iterdir
+
+    def counted(place: Path) -> Iterator[Path]:
+        looked.append(place)
+        return iter(entries(place))
+
+    monkeypatch.setattr(Path, "iterdir", counted)
+    with registry.locked():
+        assert removing.sweep() == []
+    assert looked == [Path("/proc")]
+    monkeypatch.undo()
+    for scratch in kept:
+        removing.remove(scratch)
+
+
+@needs_root
+def test_what_cannot_be_removed_keeps_nobody_from_going_on(storage: Path) -> None:
+    """Something is mounted in a directory whose process is dead."""
+    scratch = made(storage, way="directory")
+    inside = Path(scratch.folder, "inside")
+    inside.mkdir()
+    with small_disk(inside, "size=1m"):
+        registry.record(replace(scratch, owner=2**22, owner_started=1))
+        assert f"scratch remove {scratch.name}' says more" in succeed("scratch", "list")
+        refused = call("scratch", "remove", scratch.name)
+        assert refused.code == 1
+        assert f"{scratch.folder} remains (Device or resource busy: " in refused.err
+        removing.remove(made(storage))
+        assert [one.name for one in registry.recorded()] == [scratch.name]
+    assert succeed("scratch", "remove", scratch.name) == f"removed {scratch.name}\n"
+    assert is_gone(scratch, storage)
+
+
+def test_a_program_that_does_not_end_is_not_waited_for(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends none that waits for a storage which does not answer."""
+    scratch = made(storage)
+    with Path(scratch.path, "a").open("w"):
+        with monkeypatch.context() as patch:
+            patch.setattr(removing, "_signal", lambda *_: None)
+            patch.setattr(removing, "_END_S", 0.1)
+            patch.setattr(program, "let_go", lambda _: None)
+            with pytest.raises(removing.ScratchLeft, match=rf"does not end .* for {storage}"):
+                removing.remove(scratch, by_force=True)
+        assert [one.name for one in registry.recorded()] == [scratch.name]
+    removing.remove(scratch, by_force=True)
+    assert is_gone(scratch, storage)
 
 
 def test_scratch_of_another_host_is_left_alone(storage: Path) -> None:

@@ -64,14 +64,14 @@ def test_a_block_of_python_has_scratch(storage: Path) -> None:
 def test_a_command_has_scratch(storage: Path) -> None:
     code = "import tempfile; open(tempfile.mkstemp()[0], 'w').write('x'); print(tempfile.tempdir)"
     wish = wish_of(storage, SIZE)
-    ended = run_in_scratch(wish, [sys.executable, "-c", code])
-    assert ended.status == 0
-    assert ended.notes == ()
-    assert is_gone(ended.made, storage)
-    assert run_in_scratch(wish, ["sh", "-c", "exit 3"]).status == 3
+    told: list[str] = []
+    assert run_in_scratch(wish, [sys.executable, "-c", code], told.append) == 0
+    assert registry.recorded() == []
+    assert run_in_scratch(wish, ["sh", "-c", "exit 3"], told.append) == 3
     with pytest.raises(UsageError, match="no-such-program: there is no such program"):
-        run_in_scratch(wish, ["no-such-program"])
-    assert is_gone(ended.made, storage)
+        run_in_scratch(wish, ["no-such-program"], told.append)
+    assert registry.recorded() == []
+    assert os.listdir(storage) == told == []
 
 
 def test_the_terminal_makes_lists_and_removes(storage: Path) -> None:
@@ -146,6 +146,14 @@ def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: P
     assert program.notes(scratch) == [f"the image in {storage} is full: files go on in {tmp_path}"]
     remove(scratch, by_force=True)
     assert is_gone(scratch, storage)
+
+
+def test_a_sentence_that_is_being_said_is_not_told_yet(storage: Path) -> None:
+    scratch = made(storage)
+    with scratch.log.open("a") as log:
+        log.write("overflow: files go on\noverflow: files go o")
+    assert program.notes(scratch) == ["files go on"]
+    remove(scratch, by_force=True)
 
 
 @needs_root
@@ -325,6 +333,31 @@ def test_python_sees_into_a_namespace_and_nothing_goes_beside_it(
     status, out, err = ended(nobody([sys.executable, "-c", SEES, str(storage)]))
     assert (status, err) == (0, "")
     assert out.startswith("/proc/")
+    assert os.listdir(storage) == []
+
+
+SHARE = """
+import os, sys
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.removing import remove
+made = [create(wish_of(sys.argv[1], 16 << 20, "namespace")) for _ in range(3)]
+for name in ("user", "mnt"):
+    print(len({os.readlink(f"/proc/{one.pid}/ns/{name}") for one in made}))
+for one in made:
+    open(one.path + "/a", "w").write(one.name)
+    print(os.listdir(one.path))
+    remove(one)
+"""
+"Scratch three times; how many namespaces there are, and what lies in each."
+
+
+@needs_root
+def test_scratch_of_one_user_shares_a_user_namespace(storage: Path, nobody: Nobody) -> None:
+    """The processes of two could not look into one another, as those of MPI do."""
+    status, out, err = ended(nobody([sys.executable, "-c", SHARE, str(storage)]))
+    assert (status, err) == (0, "")
+    assert out.splitlines() == ["1", "3", *["['a']"] * 3]
     assert os.listdir(storage) == []
 
 

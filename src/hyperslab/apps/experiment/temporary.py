@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +23,15 @@ def scratch_for(text: str) -> Iterator[Scratch | None]:
         yield None
         return
     wish = replace(wish_for_run(text, 0), nbytes=None, fallback=None)
-    with held(wish) as made:
+    with held(wish, _tell) as made:
         told = excuses(made)
         if told:
             raise RunStopped(told[0])
         yield made
+
+
+def _tell(note: str) -> None:
+    sys.stderr.write(f"warning    {note}\n")
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from hyperslab.engines.mpi.on_nodes import cluster_on
 from hyperslab.engines.mpi.rank import Answer, Order
 from hyperslab.engines.mpi.ranks import Ranks
 from hyperslab.engines.nodes import NodeCluster, Nodes
+from hyperslab.engines.scratched import why_none
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import Slot
@@ -141,6 +142,7 @@ class Mpi(BatchEngine):
         else:
             self._world = Ranks(options)
         ranks = self._world.survey()
+        _require_scratch(ranks)
         require_able(ranks, options.folder)
         elsewhere = [rank["host"] for rank in ranks if rank["host"] != options.host]
         if elsewhere or options.threads > 1:
@@ -182,6 +184,15 @@ class Mpi(BatchEngine):
                 lives = functools.partial(_is_other, pid)
                 yield from inflight.leftovers(round_marks, lives)
             raise
+
+
+def _require_scratch(ranks: Sequence[Mapping[str, Any]]) -> None:
+    """Raise RunStopped where a rank, or this process, was to have scratch and has none: all of them
+    have begun, so that none waits for it.
+    """
+    for why in (why_none(), *(rank["no_scratch"] for rank in ranks)):
+        if why:
+            raise RunStopped(why)
 
 
 def _require_threads(ranks: Sequence[Mapping[str, Any]]) -> None:

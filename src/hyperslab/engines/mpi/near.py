@@ -56,4 +56,6 @@ def _has_ended(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return True
+    except PermissionError:  # it is there
+        return False
     return state in "ZX"

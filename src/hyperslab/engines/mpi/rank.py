@@ -33,6 +33,7 @@ from hyperslab.engines.mpi.counter import Counter
 from hyperslab.engines.mpi.held import Invitation
 from hyperslab.engines.mpi.near import is_near
 from hyperslab.engines.mpi.portions import Portions, place_of
+from hyperslab.engines.scratched import why_none
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.task import Task
 
@@ -54,7 +55,7 @@ class Order:
     "Tasks at a time in each rank."
     status: int = 0
     "Exit status of the ranks at the end."
-    lifeline: Sequence[str] = ()
+    lifeline: Sequence[Any] = ()
     "Fields of the driver's lifeline, by which ranks say whether it knows them by their numbers."
     invitation: Sequence[Any] = ()
     "Fields of the invitation to hold a connection to the driver."
@@ -213,6 +214,7 @@ def _about(order: Order) -> dict[str, Any]:
         "is_near": is_near(Lifeline(*order.lifeline)),
         "leads": os.getpgrp() == os.getpid(),
         "takes_threads": MPI.Query_thread() == MPI.THREAD_MULTIPLE,
+        "no_scratch": why_none(),
     }
 
 
@@ -223,7 +225,7 @@ def _own_output() -> TextIO:
     return answers
 
 
-def main(ranks: int, *lifeline_fields: str) -> None:
+def main(ranks: int, *lifeline_fields: Any) -> None:
     """Run a rank of a world of the driver's own, and end with its status."""
     faulthandler.enable()
     end_with(Lifeline(*lifeline_fields))

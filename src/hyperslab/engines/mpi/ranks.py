@@ -27,14 +27,16 @@ from hyperslab.engines.mpi import mpiexec
 from hyperslab.engines.mpi.ending import Dead, first_dead, refusal
 from hyperslab.engines.mpi.near import RankDied, death, gone, near
 from hyperslab.engines.mpi.rank import MARK, Answer, Order, surveying
-from hyperslab.engines.scratched import words_before
+from hyperslab.engines.scratched import TOGETHER, words_before
 from hyperslab.engines.stopping import why_stopped
 from hyperslab.errors import RunStopped
 
 START_LIMIT_S = 120.0
 "A cluster's launcher may take its time."
 END_LIMIT_S = 2.0
-"How long ranks may take to leave MPI, and mpiexec to end those that it is told to."
+"How long ranks may take to leave MPI, and mpiexec to end those that it is told to ..."
+REMOVAL_LIMIT_S = 30.0
+"... and their scratch to be removed."
 WORDS_NBYTES = 2**16
 "What is read of the end of the log."
 
@@ -52,7 +54,7 @@ class Ranks:
         self._name = os.path.basename(command[0])
         worker = program("hyperslab.engines.mpi.rank", [options.workers, *astuple(lifeline.own())])
         if options.scratch:
-            worker = [*words_before(options.scratch, options.folder), *worker]
+            worker = [*words_before(options.scratch, options.folder, TOGETHER), *worker]
         end = lifeline.another_end()
         try:
             with open(self.log, "ab") as output:
@@ -144,9 +146,12 @@ class Ranks:
         """Let all ranks leave; those that do not are ended."""
         if self._is_over:
             return
+        limit_s = END_LIMIT_S
+        if self._options.scratch:
+            limit_s += REMOVAL_LIMIT_S
         self.order(Order("end"))
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_LIMIT_S)
+            self._process.wait(limit_s)
         self.kill()
 
     def kill(self) -> None:

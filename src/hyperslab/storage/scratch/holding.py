@@ -1,16 +1,21 @@
-"""Holding: scratch that is there as long as a command, whose temporary files go to it."""
+"""Holding: scratch that is there as long as a command, whose temporary files go to it.
+
+What becomes of it is told, a sentence each, however the command ends. That it could not be removed
+is told, too, and is no reason for what is done to fail.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.foreground import run_in_foreground
+from hyperslab.machine.words import unset_in
 from hyperslab.storage.scratch import program, sizing
 from hyperslab.storage.scratch.making import AUTO, Wish, create
 from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS, Scratch
@@ -24,22 +29,15 @@ before spark.local.dir; Dask's, for what workers spill.
 IMAGE = "image:"
 "What goes before a directory in which scratch is to be one file."
 _FORMS = f"auto, tmpfs, {IMAGE}DIR, or a directory"
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A command that has run with scratch."""
-
-    status: int
-    made: Scratch
-    notes: tuple[str, ...]
-    "Sentences on what became of its files."
+Tell = Callable[[str], None]
+"Takes a sentence on what became of scratch."
 
 
 def wish_for_run(text: str, nbytes: int | None) -> Wish:
     """What `--scratch` of a run asks for, whose temporary files may take so many bytes; None:
-    nobody knows. Raises UsageError.
+    nobody knows. Variables have the values that they have here. Raises UsageError.
     """
+    text = _here(text)
     temporary = Path(tempfile.gettempdir())
     needed = None
     if nbytes is not None:
@@ -53,6 +51,17 @@ def wish_for_run(text: str, nbytes: int | None) -> Wish:
     if not Path(text).is_dir():
         raise UsageError(f"--scratch {text}: {_why_none(text)}; give {_FORMS}")
     return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
+
+
+def _here(text: str) -> str:
+    """A text with the values of its variables. Raises UsageError for one that has none."""
+    unset = unset_in(text)
+    if unset:
+        raise UsageError(
+            f"--scratch: {text} is not known on {socket.gethostname()}, where {unset[0]} is not"
+            " set; give a directory, or a variable that is set wherever scratch is made"
+        )
+    return os.path.expandvars(text)
 
 
 def _why_none(text: str) -> str:
@@ -73,25 +82,46 @@ def _chosen_for(needed: int | None, temporary: Path) -> str:
 
 
 def wherever(text: str) -> str:
-    """What `--scratch` asks for, in words that mean the same in every folder."""
+    """What `--scratch` asks for, in words that mean the same in every folder. A variable at the
+    beginning is that of the host on which scratch is made.
+    """
     if text in (AUTO, TMPFS):
         return text
-    folder = os.path.abspath(text.removeprefix(IMAGE))
+    folder = text.removeprefix(IMAGE)
+    if not folder.startswith("$"):
+        folder = os.path.abspath(folder)
     if text.startswith(IMAGE):
         return f"{IMAGE}{folder}"
     return folder
 
 
 @contextmanager
-def held(wish: Wish) -> Iterator[Scratch]:
-    """Scratch as wished for, as long as a block lasts. Raises UsageError, and HyperslabError where
-    it cannot be made.
+def held(wish: Wish, tell: Tell) -> Iterator[Scratch]:
+    """Scratch as wished for, as long as a block lasts; what has become of it is told then. Raises
+    UsageError, and HyperslabError where it cannot be made.
     """
     made = create(wish)
     try:
         yield made
     finally:
+        notes = [*notes_on(made), given_up(made)]
+        for note in filter(None, notes):
+            tell(note)
+
+
+def given_up(made: Scratch) -> str:
+    """Remove scratch that nobody needs any more. Returns a sentence on what could not be removed;
+    '' where nothing remains.
+    """
+    try:
         remove(made, by_force=True)
+    except (HyperslabError, OSError) as why:
+        return (
+            f"scratch {made.name} on {made.on} could not be removed: {why}; 'hyperslab scratch"
+            f" remove {made.name}' on {socket.gethostname()} removes what remains, as does the next"
+            " scratch that is made there"
+        )
+    return ""
 
 
 def excuses(made: Scratch) -> list[str]:
@@ -101,18 +131,17 @@ def excuses(made: Scratch) -> list[str]:
     return [f"temporary files went to a plain directory: {'; '.join(made.passed_over)}"]
 
 
-def notes_on(made: Scratch) -> tuple[str, ...]:
+def notes_on(made: Scratch) -> list[str]:
     """Sentences on what became of the files of scratch that is still there."""
-    return (*excuses(made), *program.notes(made))
+    return [*excuses(made), *program.notes(made)]
 
 
-def run_within(made: Scratch, words: Sequence[str]) -> Ended:
-    """Run a command whose temporary files go to scratch. Raises UsageError where it cannot be
-    started.
+def run_within(made: Scratch, words: Sequence[str]) -> int:
+    """Run a command whose temporary files go to scratch; returns its exit status. Raises UsageError
+    where it cannot be started.
     """
     environment = {**os.environ, **surroundings(made)}
-    status = run_in_foreground([*program.prefix(made), *words], environment, words[0])
-    return Ended(status, made, notes_on(made))
+    return run_in_foreground([*program.prefix(made), *words], environment, words[0])
 
 
 def surroundings(made: Scratch) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hyperslab.errors import UsageError, suggest
+from hyperslab.machine.host import numbering
 from hyperslab.storage.emulation.registry import started_of
 from hyperslab.storage.scratch import registry, sizing
 from hyperslab.storage.scratch.program import ScratchFailed
@@ -77,7 +78,7 @@ def _blank(wish: Wish, place: str, nbytes: int) -> Scratch:
         is_kept=wish.is_kept,
         owner=os.getpid(),
         owner_started=started_of(os.getpid()),
-        numbering=registry.numbering(),
+        numbering=numbering(),
         host=socket.gethostname(),
     )
 

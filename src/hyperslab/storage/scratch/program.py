@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -26,14 +27,18 @@ class ScratchFailed(HyperslabError):
     """Scratch that could not be made."""
 
 
-def command(scratch: Scratch) -> list[str]:
-    """How the program is started for scratch."""
+def command(scratch: Scratch, beside: Sequence[int] = ()) -> list[str]:
+    """How the program is started for scratch, in the user namespace of one of the processes
+    `beside` it where that can be entered.
+    """
     words = [
         *(PROGRAM.find(), *_mounting(scratch)),
         *("--name", scratch.source),
         *("--namespace", _word(scratch.way == NAMESPACE)),
         *("--lifeline", _word(not scratch.is_kept)),
     ]
+    for pid in beside:
+        words += ["--beside", str(pid)]
     if scratch.fallback:
         words += ["--fallback", scratch.fallback]
         words += ["--fallback-nbytes", str(scratch.fallback_nbytes)]
@@ -49,15 +54,15 @@ def _word(is_so: bool) -> str:
     return "yes" if is_so else "no"
 
 
-def start(scratch: Scratch) -> int:
-    """Process that serves scratch, which is mounted by then. It ends with this process, where it is
-    there for that. Raises ScratchFailed.
+def start(scratch: Scratch, beside: Sequence[int] = ()) -> int:
+    """Process that serves scratch, which is mounted by then, `beside` others as `command` says. It
+    ends with this process, where it is there for that. Raises ScratchFailed.
     """
     stdin = subprocess.PIPE
     if scratch.is_kept:
         stdin = subprocess.DEVNULL
     try:
-        process = begun(command(scratch), scratch.log, stdin)
+        process = begun(command(scratch, beside), scratch.log, stdin)
     except NotReady as why:
         raise ScratchFailed(str(why)) from None
     if process.stdin is not None:
@@ -79,26 +84,39 @@ def prefix(scratch: Scratch) -> tuple[str, ...]:
     return (PROGRAM.find(), "enter", str(scratch.pid))
 
 
-def processes_of(scratch: Scratch) -> list[int]:
-    """Processes that serve scratch, whoever has noted their numbers."""
+def running() -> dict[int, str]:
+    """The words that each process was called with, a zero behind each, by its number."""
     entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return [int(entry.name) for entry in entries if _serves(entry, scratch)]
+    return {int(entry.name): _told(entry) for entry in entries}
 
 
-def _serves(entry: Path, scratch: Scratch) -> bool:
-    told = ""
+def _told(entry: Path) -> str:
     with suppress(OSError):  # it has ended
-        told = os.fsdecode((entry / "cmdline").read_bytes())
+        return os.fsdecode((entry / "cmdline").read_bytes())
+    return ""
+
+
+def processes_of(scratch: Scratch, among: Mapping[int, str] | None = None) -> list[int]:
+    """Processes that serve scratch, whoever has noted their numbers: `among` those that `running`
+    has found, or those that run now.
+    """
+    if among is None:
+        among = running()
+    return [pid for pid, told in among.items() if _serves(told, scratch)]
+
+
+def _serves(told: str, scratch: Scratch) -> bool:
     words = told.split("\0")
     is_other = os.path.basename(words[0]) == _OTHER and scratch.folder in words
     return is_other or "\0".join((*_mounting(scratch), "")) in told
 
 
 def notes(scratch: Scratch) -> list[str]:
-    """Sentences of its program on what became of files."""
+    """Sentences of its program on what became of files, as far as it has said them to their end."""
     try:
-        lines = scratch.log.read_text(errors="replace").splitlines()
+        lines = scratch.log.read_text(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return []
-    told = [line for line in lines if line.startswith((OVERFLOW, LOST))]
+    whole = [line.rstrip("\n") for line in lines if line.endswith("\n")]
+    told = [line for line in whole if line.startswith((OVERFLOW, LOST))]
     return [line.partition(": ")[2] for line in told]

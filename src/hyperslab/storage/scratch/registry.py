@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from hyperslab.machine.host import numbering
 from hyperslab.storage import runtime
 from hyperslab.storage.emulation.registry import started_of
 from hyperslab.storage.whole import replace_text, sweep_folder
@@ -93,11 +94,6 @@ class Scratch:
     def from_json(cls, record: dict[str, Any]) -> Self:
         """Scratch of such a record."""
         return cls(**{**record, "passed_over": tuple(record["passed_over"])})
-
-
-def numbering() -> int:
-    """The namespace in which this process sees the numbers of others."""
-    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def folder() -> Path:

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,9 +26,13 @@ class ScratchInUse(HyperslabError):
     """Scratch that cannot be removed while somebody is in it."""
 
 
+class ScratchLeft(HyperslabError):
+    """Scratch of which something could not be removed. It stays written down."""
+
+
 def remove(scratch: Scratch, by_force: bool = False) -> None:
     """Remove scratch with all files in it. By force, whoever has one open is cut off from it.
-    Raises ScratchInUse.
+    Raises ScratchInUse, and ScratchLeft where something stays.
     """
     _unmount(scratch, lazily=by_force)
     program.let_go(scratch)
@@ -40,29 +45,43 @@ def remove(scratch: Scratch, by_force: bool = False) -> None:
 
 def sweep() -> list[Scratch]:
     """Remove what nobody needs any more: its process is dead, or its program. Meanwhile nobody else
-    may make any.
+    may make any. Returns what is gone; what could not be removed keeps nobody from going on.
     """
     registry.tidy()
-    left = [scratch for scratch in registry.recorded() if is_left(scratch)]
-    for scratch in left:
+    return [scratch for scratch in left() if _is_swept(scratch)]
+
+
+def left() -> list[Scratch]:
+    """Scratch of this host that nobody needs any more."""
+    found = registry.recorded()
+    among = program.running()  # looked at once: there may be as many as ranks on this host
+    return [scratch for scratch in found if is_left(scratch, among)]
+
+
+def _is_swept(scratch: Scratch) -> bool:
+    try:
         remove(scratch, by_force=True)
-    return left
+    except (ScratchLeft, OSError):  # which `remove` of its name tells
+        return False
+    return True
 
 
-def is_left(scratch: Scratch) -> bool:
-    """Whether scratch is there for nobody, or is of no use."""
+def is_left(scratch: Scratch, among: Mapping[int, str]) -> bool:
+    """Whether scratch is there for nobody, or is of no use; `among` are the processes that run."""
     if scratch.is_of_others:
         return False
     if not scratch.is_owned:
         return True
     needs_program = scratch.way in (FUSE, NAMESPACE, FUSE2FS)
-    return needs_program and not program.processes_of(scratch)
+    return needs_program and not program.processes_of(scratch, among)
 
 
 def _unmount(scratch: Scratch, lazily: bool) -> None:
     while _is_mounted(scratch):
         why = unmount(scratch.folder, lazily)
         if why and _is_mounted(scratch):  # a program that ends unmounts it itself
+            if lazily:
+                raise ScratchLeft(f"{scratch.folder} could not be unmounted ({why})")
             raise ScratchInUse(
                 f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
             )
@@ -76,19 +95,29 @@ def _end(scratch: Scratch, by_force: bool) -> None:
     """See its programs to their end: they end when they are unmounted, and unmount themselves when
     they are told to.
     """
+    number = signal.SIGTERM
+    if by_force:
+        number = signal.SIGKILL
     deadline = time.monotonic() + _END_S
     is_told = False
     while processes := program.processes_of(scratch):
-        if by_force:
-            _signal(processes, signal.SIGKILL)
-        elif not is_told:
-            _signal(processes, signal.SIGTERM)
+        if time.monotonic() > deadline:
+            raise _still_there(scratch, processes, by_force)
+        if by_force or not is_told:
+            _signal(processes, number)
             is_told = True
-        elif time.monotonic() > deadline:
-            raise ScratchInUse(
-                f"{scratch.path} is in use: leave it and close its files, or give --force"
-            )
         time.sleep(_POLL_S)
+
+
+def _still_there(scratch: Scratch, processes: list[int], by_force: bool) -> HyperslabError:
+    """What to say of programs that do not end."""
+    if by_force:
+        numbers = ", ".join(map(str, processes))
+        return ScratchLeft(
+            f"its program (process {numbers}) does not end though it is killed, as one that waits"
+            f" for {scratch.on}, which does not answer"
+        )
+    return ScratchInUse(f"{scratch.path} is in use: leave it and close its files, or give --force")
 
 
 def _signal(processes: list[int], number: signal.Signals) -> None:
@@ -98,12 +127,20 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
 
 
 def _discard(place: Path) -> None:
-    """Remove a directory, or an image that nobody has mounted."""
-    if os.path.isfile(place):
-        with suppress(OSError):
+    """Remove a directory, or an image that nobody has mounted. Raises ScratchLeft."""
+    if os.path.ismount(place):  # under a name that is not that of the record
+        return
+    shutil.rmtree(place, ignore_errors=True)  # as much as can be; a file stays
+    try:
+        if os.path.isdir(place):
+            shutil.rmtree(place)
+        elif os.path.lexists(place):
             place.unlink()
-    elif not os.path.ismount(place):  # under a name that is not that of the record
-        shutil.rmtree(place, ignore_errors=True)
+    except FileNotFoundError:  # somebody else has removed it meanwhile
+        return
+    except OSError as error:
+        what = error.filename or place
+        raise ScratchLeft(f"{place} remains ({error.strerror}: {what})") from error
 
 
 def _places(scratch: Scratch) -> list[Path]:

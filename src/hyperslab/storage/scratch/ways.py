@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hyperslab.machine.asking import asked
 from hyperslab.storage.emulation.program import require_device, require_fuse
-from hyperslab.storage.scratch import images, program
+from hyperslab.storage.scratch import images, program, registry
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import (
     DIRECTORY,
@@ -49,7 +49,17 @@ def _namespace(scratch: Scratch) -> Scratch:
     if os.geteuid() == 0:
         raise ScratchFailed("root needs no user namespace")
     Path(scratch.folder).mkdir(mode=_HIDDEN)
-    return replace(scratch, pid=program.start(scratch))
+    return replace(scratch, pid=program.start(scratch, _in_namespaces()))
+
+
+def _in_namespaces() -> list[int]:
+    """Programs in user namespaces of this user. What is made in one of theirs shares it: processes
+    of two such namespaces may not look into one another's memory, as those of MPI do.
+    """
+    found = registry.recorded()
+    among = program.running()
+    inside = [one for one in found if one.way == NAMESPACE and not one.is_of_others]
+    return [pid for one in inside for pid in program.processes_of(one, among) if pid == one.pid]
 
 
 def _fuse2fs(scratch: Scratch) -> Scratch:
