@@ -183,7 +183,8 @@ def _made(
         scaling = source.scaling
     is_unscaled = pipeline.values == "stored" and scaling != source.scaling
     if is_unscaled or not _measures_the_same(pipeline.steps, promise, given):
-        header = replace(header, attributes=without_quantity(header.attributes))
+        kept = without_quantity(header.attributes)
+        header = replace(header, attributes=kept, is_other_quantity=True)
     elif any(not step.ref.is_cast for step in pipeline.steps):
         header = replace(header, attributes=without_range(header.attributes))
     if not axes.is_same(source.ndim):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel as nib
 import numpy as np
 import pytest
 import xarray
@@ -176,6 +177,27 @@ def test_a_conversion_keeps_the_unit_of_values_of_another_dtype(
     hyperslab.convert(f"{tmp_path / 'wide.nc'}", tmp_path / "o.nc", dtype="int16", engine="serial")
     found = _attributes(tmp_path / "o.nc", "whole")
     assert QUANTITY.items() <= found.items()
+
+
+@pytest.mark.parametrize("end", ["nii", "h5"])
+@pytest.mark.parametrize(("function", "is_same"), [(_plus, True), ("smooth", True), (_mask, False)])
+def test_a_mask_of_an_image_is_shown_by_its_own_range(
+    tmp_path: Path, function: Any, is_same: bool, end: str
+) -> None:
+    """And has no intent of the image's, be it in a file of another format in between."""
+    image = nib.Nifti1Image(np.ones((5, 4, 3), np.float32), np.eye(4))  # type: ignore[no-untyped-call]
+    image.header["cal_max"] = 500
+    image.header.set_intent("z score", name="z")  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "image.nii")
+    made = tmp_path / f"made.{end}"
+    pipeline = hyperslab.Pipeline(tmp_path / "image.nii").map(function)
+    hyperslab.run(pipeline.write(made), engine="serial")
+    if end != "nii":
+        hyperslab.convert(made, tmp_path / "made.nii", values="real", dtype="float32")
+    found = nib.load(tmp_path / "made.nii").header  # type: ignore[attr-defined]
+    said = (float(found["cal_max"]), found.get_intent())
+    wanted = (500.0, ("z score", (), "z")) if is_same else (0.0, ("none", (), ""))
+    assert said == wanted
 
 
 @pytest.mark.parametrize(
