@@ -68,7 +68,8 @@ def require_installed(how: Resampling) -> None:
 
 def _within(places: Array, shape: Sequence[int]) -> npt.NDArray[np.int64]:
     """The whole numbers below places, each from 0 to the extent of its axis."""
-    return np.floor(np.clip(places, 0, np.array(shape))).astype(np.int64)
+    below: npt.NDArray[np.int64] = np.floor(np.clip(places, 0, np.array(shape))).astype(np.int64)
+    return below
 
 
 def resampled(
