@@ -55,7 +55,8 @@ def _labels(block: Array) -> Array:
 
 
 def _warmest(block: Array) -> Array:
-    return block.argmax(axis=0)
+    found: Array = block.argmax(axis=0)
+    return found
 
 
 def _mean(block: Array) -> Array:
@@ -194,7 +195,7 @@ def test_a_mask_of_an_image_is_shown_by_its_own_range(
     hyperslab.run(pipeline.write(made), engine="serial")
     if end != "nii":
         hyperslab.convert(made, tmp_path / "made.nii", values="real", dtype="float32")
-    found = nib.load(tmp_path / "made.nii").header  # type: ignore[attr-defined]
+    found: Any = nib.load(tmp_path / "made.nii").header
     said = (float(found["cal_max"]), found.get_intent())
     wanted = (500.0, ("z score", (), "z")) if is_same else (0.0, ("none", (), ""))
     assert said == wanted
