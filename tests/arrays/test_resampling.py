@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nibabel.processing import resample_from_to
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.resampling import Resampling, needed, resampled, voxels_of
 from hyperslab.arrays.slab import Hyperslab
@@ -54,7 +55,7 @@ def by_blocks(
     most = 0
     rule = Rule("blocks", (blocks,) * 3)
     for wanted in cut(Layout(tuple(shape), (2, 1, 0), 1, None), rule, 0):
-        held = needed(between, wanted, values.shape[:3])
+        (held,) = needed(between, Boxes.of([wanted]), values.shape[:3])
         most = max(most, held.size)
         part = values[held.slices()]
         made[wanted.slices()] = resampled(part, held, values.shape[:3], between, wanted, how)
@@ -126,10 +127,25 @@ def test_where_images_do_not_meet_there_is_nothing() -> None:
     far = turned((0, 0, 0), (1, 1, 1), (1e30, 0, 0))
     wanted = Hyperslab.full((3, 3, 3))
     between = voxels_of(far, np.eye(4))
-    held = needed(between, wanted, values.shape)
+    (held,) = needed(between, Boxes.of([wanted]), values.shape)
     assert held.size == 0
     made = resampled(values[held.slices()], held, values.shape, between, wanted, "linear")
     assert not made.any()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_regions_are_the_same_beside_others(seed: int) -> None:
+    """Bit by bit: a plan looks at all together, a task at its own."""
+    rng = np.random.default_rng(seed)
+    image, grid = (
+        turned(rng.uniform(-180, 180, 3), rng.uniform(0.5, 3, 3), rng.uniform(-9, 9, 3))  # type: ignore[arg-type]
+        for _ in range(2)
+    )
+    between = voxels_of(image, grid)
+    blocks = list(cut(Layout((20, 17, 13), (2, 1, 0), 1, None), Rule("blocks", (4, 3, 5)), 0))
+    together = list(needed(between, Boxes.of(blocks), (15, 14, 16)))
+    alone = [next(iter(needed(between, Boxes.of([one]), (15, 14, 16)))) for one in blocks]
+    assert together == alone
 
 
 def test_whole_numbers_beyond_float64_stay_what_they_are() -> None:

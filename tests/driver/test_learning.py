@@ -25,7 +25,7 @@ from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.promise import PLAIN, Promise
-from tests.system.end_to_end.command import save
+from tests.system.end_to_end.command import real_values_of, save
 from tests.system.faults.command import PATIENCE_S, await_that
 
 SERIES = (6, 6, 6, 6)
@@ -341,3 +341,35 @@ def test_what_fails_for_any_sample_is_tried_on_one(series: Path, tmp_path: Path)
     assert count(NameError) == 1
     kinds = 2  # made-up numbers, and values of the array
     assert count(ValueError) == kinds * (1 + 4 + 1), "no axis, each, all"
+
+
+@pytest.mark.parametrize("order", ["scaled first", "scaled last"])
+def test_a_dtype_is_that_of_all_arrays_however_they_are_ordered(tmp_path: Path, order: str) -> None:
+    """Images of a study: one holds scaled values, which are float64, and one integers."""
+    plain = save(tmp_path / "plain.nii", np.full(SERIES, 3, np.int16))
+    scaled = save(tmp_path / "scaled.nii", np.full(SERIES, 5, np.int16))
+    with scaled.open("r+b") as file:
+        file.seek(112)  # scl_slope
+        file.write(np.float32(0.5).tobytes())
+    sources = [plain, scaled]
+    if order == "scaled first":
+        sources.reverse()
+
+    def fit(block: Array) -> dict[str, Array]:
+        return {"mean": block.mean(axis=3), "most": block.max(axis=3)}
+
+    pipeline = Pipeline(sources).map(fit)
+    assert learned(pipeline).returns == (
+        Promise("mean", "float64", (3,)),
+        Promise("most", None, (3,)),
+    )
+    run(pipeline.write(tmp_path / "out"), Options("threads", report=False))
+    means = {path.name: float(real_values_of(path).max()) for path in _found(tmp_path, "mean")}
+    assert sorted(means.values()) == [2.5, 3.0]
+    most = {float(real_values_of(path).max()) for path in _found(tmp_path, "most")}
+    assert most == {2.5, 3.0}
+
+
+def _found(folder: Path, name: str) -> list[Path]:
+    """Images of a map that a run has written."""
+    return [path for path in (folder / "out").rglob("*.nii") if name in str(path)]

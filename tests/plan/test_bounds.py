@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
+from hyperslab.arrays import Array, resampling
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import SourceSet, independent
 from hyperslab.arrays.slab import Hyperslab
@@ -180,6 +182,30 @@ def test_a_region_that_all_blocks_read_is_looked_at_once(described: ArraySource)
     plan = planned(source, Rule("block-shape", (281, 34, 557)), 374_193, 2**36)
     assert plan is not None
     assert len(plan.stages[0].tasks) == 462
+
+
+def test_regions_of_a_resampled_input_are_looked_at_together(
+    described: ArraySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = in_one_piece(described, (60, 60, 60))
+    mask = in_one_piece(described, (40, 40, 40))
+    turned = replace(mask.header, base_affine=np.diag([1.5, 1.4, 1.3, 1.0]))
+    pipeline = Pipeline(
+        independent([image]), mask=independent([replace(mask, header=turned)]), resample="nearest"
+    ).map(lambda block, mask: block * mask, dtype="float32")
+    calls = []
+    needed = resampling.needed
+
+    def counted(between: Array, wanted: Boxes, shape: Shape) -> Boxes:
+        calls.append(len(wanted))
+        return needed(between, wanted, shape)
+
+    monkeypatch.setattr(resampling, "needed", counted)
+    budget = Budget(2**30, 2)
+    plan = compile_plan(pipeline.write("out"), Rule("blocks", (10, 10, 10)), budget)
+    assert len(plan.stages[0].tasks) == 1000
+    assert sum(calls) >= 1000
+    assert len(calls) < 10
 
 
 @pytest.mark.parametrize("halo", few([3], [0, 3], "a million chunks are planned in time"))

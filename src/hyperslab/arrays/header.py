@@ -114,6 +114,9 @@ class Header:
     are of other values.
     """
 
+    is_other_quantity: bool = False
+    "Whether the array measures something else than that of the `native` header."
+
     base_sampling: Mapping[str, Sampling] = field(default_factory=dict)
     """Places along axes of the uncut array, by the axes' names: those that no affine places, as
     time, and those that the format describes one by one.

@@ -8,15 +8,15 @@ image of more than three axes is resampled volume by volume.
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from hyperslab.arrays import Array, DType
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import MissingExtra
@@ -36,24 +36,26 @@ def voxels_of(image: Array, grid: Array) -> Array:
     return between[:SPACE]
 
 
-def needed(between: Array, wanted: Hyperslab, shape: Sequence[int]) -> Hyperslab:
-    """The region of an image of this shape that a region of the grid is made from; empty where they
-    do not meet. Both are of three axes.
+def needed(between: Array, wanted: Boxes, shape: Sequence[int]) -> Boxes:
+    """The regions of an image of this shape that regions of the grid are made from, each; empty
+    where they do not meet. All are of three axes.
     """
-    low, high = wanted.bounds
-    last = [end - 1 for end in high]
-    start = []
-    count = []
-    for (*factors, shift), extent in zip(between.tolist(), shape, strict=True):
-        at_low = map(operator.mul, factors, low)
-        at_last = map(operator.mul, factors, last)
-        ends = tuple(zip(at_low, at_last, strict=True))
-        first = shift + sum(map(min, ends)) - _MARGIN
-        end = shift + sum(map(max, ends)) + 2 + _MARGIN
-        begin = _within(first, extent)
-        start.append(begin)
-        count.append(max(0, _within(end, extent) - begin))
-    return Hyperslab(tuple(start), tuple(count))
+    factors = between[:, :SPACE]
+    shift = between[:, SPACE]
+    at_low = factors * wanted.low[:, np.newaxis]
+    at_last = factors * (wanted.high - 1)[:, np.newaxis]
+    first = shift + _summed(np.minimum(at_low, at_last)) - _MARGIN
+    end = shift + _summed(np.maximum(at_low, at_last)) + 2 + _MARGIN
+    begin = _within(first, shape)
+    return Boxes(begin, np.maximum(_within(end, shape) - begin, 0))
+
+
+def _summed(terms: Array) -> Array:
+    """Sums over the last axis of three, one after the other, so that each is the same beside
+    whatever others.
+    """
+    total: Array = terms[..., 0] + terms[..., 1] + terms[..., 2]
+    return total
 
 
 def require_installed(how: Resampling) -> None:
@@ -64,9 +66,10 @@ def require_installed(how: Resampling) -> None:
         )
 
 
-def _within(place: float, extent: int) -> int:
-    """The whole number below a place, from 0 to the extent."""
-    return math.floor(min(max(place, 0.0), extent))
+def _within(places: Array, shape: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The whole numbers below places, each from 0 to the extent of its axis."""
+    below: npt.NDArray[np.int64] = np.floor(np.clip(places, 0, np.array(shape))).astype(np.int64)
+    return below
 
 
 def resampled(

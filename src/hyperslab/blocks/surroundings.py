@@ -1,8 +1,8 @@
 """Surroundings: what lies around an array in its file and goes into the new one with it.
 
-Of netCDF, and of HDF5 files with dimension scales: the coordinates along the array's axes, the
-variables that its attributes name as coordinates, bounds and grid mapping, and the attributes of
-the file. What does not go is said.
+Of netCDF, of HDF5 files with dimension scales, and of Zarr: the coordinates along the array's axes,
+the variables that its attributes name as coordinates, bounds and grid mapping, and the attributes
+of the file. What does not go is said.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hyperslab.arrays.references import OF_ARRAYS, OF_COORDINATES, named_in
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
-from hyperslab.blocks.stored import NO_NUMBERS, along, read_stored, typed, why_unread
+from hyperslab.blocks import stored
+from hyperslab.blocks.stored import LARGEST_NBYTES, NO_NUMBERS, meant, too_large, typed
 from hyperslab.blocks.view import ArrayView
-from hyperslab.formats.conventions.packing import ATTRIBUTES, OF_MISSING, unpack
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
     Group,
@@ -35,8 +35,6 @@ from hyperslab.formats.sharing import are_same, is_same_value
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count
 
-LARGEST_NBYTES = 16 * 1024**2
-"Variables that take more, all of an array together, are left out: every task has the file's head."
 MOST_FILES = 1000
 "Files of one array that are asked for their surroundings."
 SHOWN = 5
@@ -140,7 +138,8 @@ def with_surroundings(whole: Whole, around: Surroundings, facts: Facts) -> Whole
     """An array with what goes with it into files of a format."""
     if not facts.holds_several:
         return whole
-    kept = [one for one in around.companions.values() if _has_place(one, facts)]
+    placed = [_placed(one, facts) for one in around.companions.values()]
+    kept = [one for one in placed if one is not None]
     header = replace(
         whole.header,
         companions=tuple(kept),
@@ -153,7 +152,7 @@ def with_surroundings(whole: Whole, around: Surroundings, facts: Facts) -> Whole
 def left_of(sources: SourceSet, whole: Whole, around: Surroundings, facts: Facts) -> list[str]:
     """What does not go with an array into files of a format."""
     left = around.all_left
-    lost = [name for name, one in around.companions.items() if not _has_place(one, facts)]
+    lost = [name for name, one in around.companions.items() if _placed(one, facts) is None]
     lost = [name for name in lost if not says_place(name, around.companions[name].attributes)]
     if lost:
         left.append(f"{facts.title} has no place for the variables {', '.join(lost)}")
@@ -177,23 +176,15 @@ def _unsaid(title: str, around: Surroundings) -> list[str]:
     return [f"{title} has no place for the attributes {listed(sorted(lost))}"]
 
 
-def _has_place(one: Companion, facts: Facts) -> bool:
-    """Whether files of a format can hold a variable with all that it means."""
+def _placed(one: Companion, facts: Facts) -> Companion | None:
+    """A variable as files of a format can hold it: where they have no attributes of packing for it,
+    with its real values; None where they cannot.
+    """
     if facts.has_groups:
-        return True
-    is_number = one.values.dtype.kind in "biufc" and 0 not in one.values.shape
-    return facts.holds_several and is_number and not _is_packed(one)
-
-
-def _is_packed(one: Companion) -> bool:
-    """Whether the values of a variable are other ones than those that are stored."""
-    if not (ATTRIBUTES - OF_MISSING).isdisjoint(one.attributes):
-        return True
-    meant = unpack(one.attributes, one.values.dtype, default_fill=False)
-    missing: tuple[Any, ...] = ()
-    if meant.scaling is not None:
-        missing = meant.scaling.missing
-    return bool(meant.unscalable) or any((one.values == value).any() for value in missing)
+        return one
+    if not facts.holds_several:
+        return None
+    return meant(one)
 
 
 def others_left(names: Sequence[str]) -> list[str]:
@@ -300,7 +291,7 @@ def _of_source(
 
 def _of_store(source: ArraySource, reader: Reader, skipped: Collection[str]) -> Surroundings:
     """Attributes of the groups that an array is in, none of one that is in no group; and the
-    coordinates along its axes where it has some beside it.
+    variables beside it that say something of it.
     """
     if not name_of(source):
         return _NONE
@@ -309,14 +300,7 @@ def _of_store(source: ArraySource, reader: Reader, skipped: Collection[str]) -> 
     for place in _groups_of(source):
         found = module.group_attributes(source.url, place)
         said[place] = {name: typed(value) for name, value in found.items()}
-    kept = {}
-    left = []
-    for dim, info in along(source, reader.arrays(source.url)).items():
-        why = why_unread(info, LARGEST_NBYTES)
-        if info.name not in skipped and why:
-            left.append(f"variable {dim} ({why})")
-        elif info.name not in skipped:
-            kept[dim] = read_stored(source.url, info.name)
+    kept, left = stored.belonging(source, reader.arrays(source.url), skipped)
     return Surroundings(kept, said.pop(""), said, (), tuple(left))
 
 
@@ -388,7 +372,7 @@ def why_left(variable: Variable, nbytes: int) -> str:
     if variable.shape != variable.stored_shape:
         return "it is shorter than its dimension"
     if nbytes > LARGEST_NBYTES:
-        return f"with it there are more than {LARGEST_NBYTES // 1024**2} MiB"
+        return too_large()
     return ""
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hyperslab.arrays import Array
+from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.plan.promise import Promise
 
@@ -80,6 +80,37 @@ def with_continued(
         same = same.intersection(promise.drop_axis, dict(promise.new_axis))
         told.append(replace(promise, continued=tuple(sorted(same))))
     return tuple(told)
+
+
+def of_any_dtype(
+    promised: Sequence[Sequence[tuple[Promise, ...]]], blocks: Sequence[DType]
+) -> list[tuple[Promise, ...]]:
+    """The first of these promises of all steps, each of which was learned of blocks of one dtype;
+    with the name of a dtype that an array has for blocks of any, where it was that of the block.
+    """
+    dtypes = [block.name for block in blocks]
+    told = []
+    for step, first in enumerate(promised[0]):
+        each = [promises[step] if step < len(promises) else () for promises in promised]
+        made = [_made(promises, dtype) for promises, dtype in zip(each, dtypes, strict=True)]
+        told.append(tuple(_settled(promise, made) for promise in first))
+        dtypes = [next(iter(names.values()), "") for names in made]
+    return told
+
+
+def _made(promises: Sequence[Promise], block: str) -> dict[str, str]:
+    """Names of the dtypes that arrays have, made of a block of one, by the arrays' names."""
+    return {promise.name: promise.dtype or block for promise in promises}
+
+
+def _settled(promise: Promise, made: Sequence[Mapping[str, str]]) -> Promise:
+    """A promise that names its dtype, where all that was learned of the array has that one, and
+    their blocks have not.
+    """
+    dtypes = {names.get(promise.name) for names in made}
+    if len(dtypes) != 1:
+        return promise
+    return replace(promise, dtype=dtypes.pop())
 
 
 def _resizes_space(axes: Axes, ndim: int, space: Collection[int]) -> bool:

@@ -37,6 +37,7 @@ from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.inferred import (
     NUMBERS,
     Pair,
+    of_any_dtype,
     promises_of,
     resized_axes,
     with_continued,
@@ -115,9 +116,10 @@ def learn(
     """
     if not any(map(is_open, pipeline.steps)):
         return Lesson(pipeline)
-    dtypes = [inputs.sources[0].dtype(pipeline.values) for inputs in pipeline.inputs.values()]
+    dtypes = _dtypes(pipeline)
+    kinds = {dtype.kind for of_whole in dtypes for dtype in of_whole}
     ndim = pipeline.source.ndim
-    if not 0 < ndim <= len(_FIRST) or any(dtype.kind not in NUMBERS for dtype in dtypes):
+    if not 0 < ndim <= len(_FIRST) or not kinds.issubset(NUMBERS):
         return Lesson(pipeline)
     whole = {axis % ndim for axis in axes_whole}
     if uncut is not None:
@@ -148,9 +150,23 @@ def learn(
     return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
 
 
+def _dtypes(pipeline: Pipeline) -> list[tuple[DType, ...]]:
+    """dtypes of the inputs of each whole, in order, but for those that another one has before it;
+    a further input of fewer arrays has its last one for all that follow.
+    """
+    found: dict[tuple[DType, ...], None] = {}
+    for number in range(len(pipeline.source)):
+        of_whole = []
+        for inputs in pipeline.inputs.values():
+            whole = inputs.wholes[min(number, len(inputs) - 1)]
+            of_whole.append(inputs.first(whole).dtype(pipeline.values))
+        found.setdefault(tuple(of_whole))
+    return list(found)
+
+
 def _answers(
     pipeline: Pipeline,
-    dtypes: Sequence[DType],
+    dtypes: Sequence[tuple[DType, ...]],
     whole: set[int],
     uncut: Iterable[int] | None,
     seen: Seen,
@@ -160,14 +176,18 @@ def _answers(
     random places and in their own.
     """
     attempt = Attempt()
-    for attempt in _attempts(pipeline, dtypes, whole, seen.ordered):
+    first, *others = dtypes
+    for attempt in _attempts(pipeline, first, whole, seen.ordered):
+        yield attempt
+    if others and attempt.promises:
+        attempt = _of_all(pipeline, attempt, dtypes, seen.ordered)
         yield attempt
     if uncut is None or len(attempt.promises) < len(pipeline.steps):
         return
     pairs = zip(pipeline.steps, attempt.promises, strict=True)
     steps = [_told(step, promises) for step, promises in pairs]
     found: set[int] = set()
-    for sample in _samples(pipeline, dtypes, attempt.whole, seen):
+    for sample in _samples(pipeline, first, attempt.whole, seen):
         with suppress(Exception):  # its tasks will tell what a function raises
             found.update(dependent_axes(steps, sample, {*uncut, *found}))
         yield sorted(found)
@@ -335,6 +355,23 @@ def _attempts(
         yield replace(failed, promises=known, whole=best.whole, is_last=is_last)
         if is_last:
             return
+
+
+def _of_all(
+    pipeline: Pipeline,
+    attempt: Attempt,
+    dtypes: Sequence[tuple[DType, ...]],
+    seen: Mapping[str, Array],
+) -> Attempt:
+    """An attempt that has been made for the first of these dtypes, with the dtypes that the steps
+    return for each of them: one that is the same for all is no longer that of the block.
+    """
+    promised = [attempt.promises]
+    for others in dtypes[1:]:
+        tries = [_tried(pipeline, others, attempt.whole, values) for values in _kinds(seen)]
+        promised.append(max(tries, key=lambda one: len(one.promises)).promises)
+    blocks = [of_whole[0] for of_whole in dtypes]
+    return replace(attempt, promises=of_any_dtype(promised, blocks))
 
 
 def _resized_wholes(

@@ -17,6 +17,7 @@ import numpy as np
 
 from hyperslab.arrays import Array, DType, resampling
 from hyperslab.arrays.affines import is_invertible
+from hyperslab.arrays.boxes import Boxes
 from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.resampling import SPACE, Resampling
 from hyperslab.arrays.sets import SourceSet, Whole
@@ -54,22 +55,22 @@ class Alignment:
 
     def region(self, slab: Hyperslab) -> Hyperslab:
         """The region of the input that goes with one of the source; empty where it lies beyond."""
-        start = []
-        count = []
-        for axis, along in enumerate(self.axes):
-            if axis in self.single:
-                start.append(0)
-                count.append(1)
-            else:
-                start.append(slab.start[along])
-                count.append(slab.count[along])
-        if self.between is None:
-            return Hyperslab(tuple(start), tuple(count))
-        held = self._held(slab)
-        for axis, first, n in zip(self.space, held.start, held.count, strict=True):
-            start[axis] = first
-            count[axis] = n
-        return Hyperslab(tuple(start), tuple(count))
+        (found,) = self.regions([slab])
+        return found
+
+    def regions(self, slabs: Sequence[Hyperslab]) -> Iterator[Hyperslab]:
+        """The regions of the input that go with regions of the source, of which there are some."""
+        boxes = Boxes.of(slabs)
+        found = boxes.permute(self.axes)
+        single = list(self.single)
+        found.low[:, single] = 0
+        found.count[:, single] = 1
+        if self.between is not None:
+            held = self._held(boxes)
+            space = list(self.space)
+            found.low[:, space] = held.low
+            found.count[:, space] = held.count
+        return iter(found)
 
     def placed(self, block: Array, slab: Hyperslab) -> Array:
         """The block of `region(slab)` beside the source's: resampled, its axes in the source's
@@ -78,13 +79,11 @@ class Alignment:
         axes = self.axes
         if self.between is not None:
             order = self._space_first
+            boxes = Boxes.of([slab])
+            (held,) = self._held(boxes)
+            (wanted,) = self._wanted(boxes)
             block = resampling.resampled(
-                block.transpose(order),
-                self._held(slab),
-                self._extents,
-                self.between,
-                self._wanted(slab),
-                self.how,
+                block.transpose(order), held, self._extents, self.between, wanted, self.how
             )
             axes = tuple(axes[axis] for axis in order)
         ordered = block.transpose(np.argsort(axes))
@@ -117,16 +116,13 @@ class Alignment:
         """Extents of the input along its axes of space."""
         return tuple(self.shape[axis] for axis in self.space)
 
-    def _wanted(self, slab: Hyperslab) -> Hyperslab:
-        """A region of the source along the axes of space."""
-        along = [self.axes[axis] for axis in self.space]
-        return Hyperslab(
-            tuple(slab.start[axis] for axis in along), tuple(slab.count[axis] for axis in along)
-        )
+    def _wanted(self, boxes: Boxes) -> Boxes:
+        """Regions of the source along the axes of space."""
+        return boxes.permute([self.axes[axis] for axis in self.space])
 
-    def _held(self, slab: Hyperslab) -> Hyperslab:
+    def _held(self, boxes: Boxes) -> Boxes:
         assert self.between is not None
-        return resampling.needed(self.between, self._wanted(slab), self._extents)
+        return resampling.needed(self.between, self._wanted(boxes), self._extents)
 
 
 LOOKS = 100

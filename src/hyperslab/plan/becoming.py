@@ -15,6 +15,7 @@ import numpy as np
 from hyperslab.arrays import DType
 from hyperslab.arrays.axes import Axes, for_each
 from hyperslab.arrays.header import Header, without_those_along
+from hyperslab.arrays.quantities import may_measure_same, without_quantity, without_range
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
@@ -119,7 +120,7 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
         promised = zip(pipeline.returns, axes_of_all, strict=True)
         before = _last_dtype(pipeline.steps[:-1]) or given[0]
         outputs = tuple(
-            _made(pipeline, whole, promise, axes, np.dtype(promise.dtype or before))
+            _made(pipeline, whole, promise, axes, given[0], np.dtype(promise.dtype or before))
             for promise, axes in promised
         )
         found.append(Becoming(given, outputs, dropped))
@@ -161,7 +162,9 @@ def input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
     return dtypes.pop()
 
 
-def _made(pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, dtype: DType) -> Made:
+def _made(
+    pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, given: DType, dtype: DType
+) -> Made:
     scale = for_each(pipeline.scale, len(whole.shape), 1)
     source = pipeline.source.first(whole)
     region = _volume_region(pipeline, whole)
@@ -178,6 +181,12 @@ def _made(pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, dtype:
     if not promise.name and _stays_stored(pipeline, source, dtype):
         header = replace(header, real=source.real)
         scaling = source.scaling
+    is_unscaled = pipeline.values == "stored" and scaling != source.scaling
+    if is_unscaled or not _measures_the_same(pipeline.steps, promise, given):
+        kept = without_quantity(header.attributes)
+        header = replace(header, attributes=kept, is_other_quantity=True)
+    elif any(not step.ref.is_cast for step in pipeline.steps):
+        header = replace(header, attributes=without_range(header.attributes))
     if not axes.is_same(source.ndim):
         header = header.with_axes(axes, shape)
     return Made(
@@ -192,6 +201,21 @@ def _made(pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, dtype:
         unit=scale,
         origin=origin,
     )
+
+
+def _measures_the_same(steps: Sequence[Step], promise: Promise, given: DType) -> bool:
+    """Whether an array that steps make of values of a dtype may have their unit, as far as dtypes
+    tell; which of several arrays has it, nobody says. Built-in functions keep it.
+    """
+    if promise.name:
+        return False
+    before = given
+    for step in steps:
+        after = np.dtype(step.returns[0].dtype or before)
+        if not step.ref.is_ours and not may_measure_same(before, after):
+            return False
+        before = after
+    return True
 
 
 def _volume_region(pipeline: Pipeline, whole: Whole) -> Hyperslab | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hyperslab import formats
@@ -66,8 +66,7 @@ class BlockTasks:
 
     def _blocks(self, index: int, partition: Partition) -> Iterator[_Block]:
         """The blocks of a whole that have elements."""
-        number = len(partition)
-        return (self._block(index, core, number) for core in partition if core.size)
+        return self._around(index, [core for core in partition if core.size], len(partition))
 
     def largest_peak(self, partitions: Sequence[Partition]) -> int:
         """Memory that the largest block of any array needs, about: stored chunks of other blocks
@@ -82,8 +81,7 @@ class BlockTasks:
             seen.add(looks)
             core = _largest_block(partition, for_each(self._job.halo, len(partition.shape), 0))
             if core.size:
-                block = self._block(index, core, len(partition))
-                (task,) = self._tasks([block])
+                (task,) = self._tasks(list(self._around(index, [core], len(partition))))
                 peak = max(peak, task.bytes_peak)
         return peak
 
@@ -101,12 +99,14 @@ class BlockTasks:
         waves = math.ceil(len(tasks) / slots)
         return waves * max((task.bytes_read for task in tasks), default=0)
 
-    def _block(self, index: int, core: Hyperslab, number: int) -> _Block:
-        """One of so many blocks of a whole."""
-        whole = self._pipeline.source.wholes[index]
-        halo = for_each(self._job.halo, len(whole.shape), 0)
-        read, pad = _with_halo(core, halo, whole.shape)
-        return _Block(index, core, read, pad, tuple(self._reads(index, read)), number)
+    def _around(self, index: int, cores: Sequence[Hyperslab], number: int) -> Iterator[_Block]:
+        """Some of so many blocks of a whole."""
+        shape = self._pipeline.source.wholes[index].shape
+        halo = for_each(self._job.halo, len(shape), 0)
+        regions = [_with_halo(core, halo, shape) for core in cores]
+        reads = self._reads(index, [read for read, _ in regions])
+        for core, (read, pad), own in zip(cores, regions, reads, strict=True):
+            yield _Block(index, core, read, pad, own, number)
 
     def _tasks(self, blocks: Sequence[_Block]) -> list[Task]:
         """The tasks of blocks, numbered from 0 on."""
@@ -135,14 +135,19 @@ class BlockTasks:
         held += working
         return Task(number, index, core, block.pad, block.reads, names, nbytes, written, held)
 
-    def _reads(self, index: int, read: Hyperslab) -> Iterator[tuple[Piece, ...]]:
-        """What is read of each input for a region of the source."""
+    def _reads(
+        self, index: int, regions: Sequence[Hyperslab]
+    ) -> Iterator[tuple[tuple[Piece, ...], ...]]:
+        """What is read of all inputs for each of some regions of the source."""
         row = self._job.alignment(index)
+        each = []
         for inputs, alignment in zip(self._pipeline.inputs.values(), row, strict=True):
-            region = read
-            if alignment is not None:
-                region = alignment.region(read)
-            yield tuple(inputs.beside(index).pieces(region))
+            own: Iterable[Hyperslab] = regions
+            if alignment is not None and regions:
+                own = alignment.regions(regions)
+            whole = inputs.beside(index)
+            each.append([tuple(whole.pieces(region)) for region in own])
+        return zip(*each, strict=True)
 
     def _needs(self, index: int, core: Hyperslab) -> _Needs:
         """What a block writes and needs; of files that several tasks write to, it may depend on its

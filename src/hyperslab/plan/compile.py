@@ -26,7 +26,7 @@ from hyperslab.plan.becoming import become, output_dtype
 from hyperslab.plan.blocktasks import BlockTasks
 from hyperslab.plan.command import nothing
 from hyperslab.plan.cutting import Cutting
-from hyperslab.plan.function import FunctionRef, called
+from hyperslab.plan.function import CAST, FunctionRef, called
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.plan.sinks import (
     block_sink,
@@ -44,8 +44,6 @@ _MODERATE_NBYTES = 2**30
 """Memory of a task up to which fewer blocks are worth it: what the kernel clears beyond costs more
 than inflating a stream again.
 """
-_CAST = "hyperslab.workloads.cast:cast"
-"The function by which a conversion gets another dtype: no function of its user's."
 _WORTH = 1.25
 "Smaller blocks are taken for reading up to this many times the least."
 
@@ -116,7 +114,7 @@ class Plan:
         named = [
             step["function"]
             for step in (*self.summary["steps"], self.summary["end"])
-            if step.get("function", _CAST) != _CAST
+            if step.get("function", CAST) != CAST
         ]
         done = [called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]

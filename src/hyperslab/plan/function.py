@@ -28,6 +28,8 @@ from hyperslab.plan.definitions import parsed, unnamed
 _loading = threading.RLock()
 _BUILTINS = "hyperslab.workloads."
 "Place of the built-ins' modules."
+CAST = f"{_BUILTINS}cast:cast"
+"The function by which a conversion gets another dtype: no function of its user's."
 _USER_MODULE = "hyperslab_user_"
 "Beginning of the names of modules that are loaded from users' files."
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
@@ -61,6 +63,11 @@ class FunctionRef:
     def is_ours(self) -> bool:
         """Whether it is one of this package, which says by itself what it needs and returns."""
         return self.target.startswith("hyperslab.")
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether it gives values another dtype, and changes none."""
+        return self.target == CAST
 
     @property
     def is_built_in(self) -> bool:

@@ -164,7 +164,7 @@ class Write:
     name: str = ""
     "Name of the file of keep='volume' and one array; '': after the source."
     encodings: tuple[Encoding, ...] = ()
-    "Encodings of the arrays of keep='volume', where they differ; (): as `encoding` says."
+    "Encodings of what is made of each array, where they differ; (): as `encoding` says."
     are_together: bool = False
     "All arrays of keep='volume' go to the file `name`, by the names of their encodings."
     is_alone: bool = False

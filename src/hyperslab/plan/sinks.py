@@ -31,6 +31,7 @@ from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.formats.hooks import Unites
+from hyperslab.formats.place import laid_out
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block
@@ -51,7 +52,7 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
     formats.written_as(end.format)  # or says which there are
     folder = os.path.abspath(end.dest)
     if end.keep != "volume":
-        return Output(folder, end.format, end.encoding)
+        return Output(folder, end.format, end.encoding, end.encodings)
     is_shared = _is_shared(becoming, end)
     if not (is_shared or end.are_together):
         _require_one_file(becoming, end)
@@ -67,9 +68,9 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
         for made, own in _stored_alike(whole, becoming[index], encoding, end):
             boxes = list(_grid(made, end))
             first = len(sinks)
+            stored = _called(made, own) if is_shared else _called_alone(made, own, end.format)
             for box in boxes:
                 name = _file_name(whole, made, box, len(boxes), end)
-                stored = _called(made, own) if is_shared else own
                 sinks.append(_sink(os.path.join(folder, name), made, box, stored))
             members = [Member(first + number, box) for number, box in enumerate(boxes)]
             tiles.append(_tiled(made.shape, members))
@@ -78,7 +79,8 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
         _require_other_names(becoming[0].outputs, sinks)
     if is_shared or end.are_together:
         sinks = list(_together(sinks))
-    return Output(folder, end.format, end.encoding, _volumes(folder, sinks), tuple(tiled))
+    volumes = _volumes(folder, sinks)
+    return Output(folder, end.format, end.encoding, volumes=volumes, wholes=tuple(tiled))
 
 
 def _is_shared(becoming: Sequence[Becoming], end: Write) -> bool:
@@ -93,6 +95,18 @@ def _called(made: Made, encoding: Encoding) -> Encoding:
     """How an array is stored in a file of several, by the name that the function gives it."""
     group = encoding.name.strip("/")
     return replace(encoding, name=f"{group}/{made.name}".lstrip("/"))
+
+
+def _called_alone(made: Made, encoding: Encoding, written: str) -> Encoding:
+    """How an array is stored in a file of its own, by the name that the function gives it: but for
+    one that is the name of an axis of it, and where another one is asked for, or none can be.
+    """
+    _, facts = formats.written_as(written)
+    if not made.name or encoding.name or not facts.holds_several:
+        return encoding
+    if made.name in laid_out(made.header_of(), made.shape).dims:
+        return encoding
+    return replace(encoding, name=made.name)
 
 
 def _require_other_names(arrays: Sequence[Made], sinks: Sequence[ArraySink]) -> None:
@@ -250,7 +264,8 @@ def block_sink(job: Job, task: Task, number: int) -> ArraySink:
     path = os.path.join(output.folder, task.outputs[number])
     header = made.header_of(task.core)
     shape = made.shape_of(task.core.count)
-    return _describe(path, shape, made.dtype, header, made.scaling, output.encoding)
+    encoding = _called_alone(made, output.encoding_of(task.whole), output.format)
+    return _describe(path, shape, made.dtype, header, made.scaling, encoding)
 
 
 def _describe(

@@ -1,15 +1,17 @@
 """Surrounded: what lies around the sources of a run and goes into the files that it writes, such
-as coordinates; without what lies along axes that a function drops, adds or resizes.
+as coordinates; without what lies along axes that a function drops, adds or resizes, and without
+attributes of what it no longer measures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from hyperslab import formats
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
+from hyperslab.arrays.quantities import is_of_values
 from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.blocks.surroundings import (
     MOST_FILES,
@@ -26,7 +28,7 @@ from hyperslab.blocks.surroundings import (
 from hyperslab.errors import HyperslabError
 from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.place import DATASET
-from hyperslab.plan.becoming import Becoming, become
+from hyperslab.plan.becoming import Becoming, Made, become
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
 from hyperslab.units import show_count
 
@@ -40,13 +42,14 @@ def surrounded(pipeline: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
     the rest, a sentence each. Raises UsageError for axes that cannot be.
     """
     sources = pipeline.source
-    if len(sources.sources) > MOST_FILES:
-        return pipeline, (
-            f"coordinates and file attributes of more than {MOST_FILES} files are left out",
-        )
     pipeline = pipeline.settled()
     assert isinstance(pipeline.end, Write)
     encodings = _encodings(pipeline, pipeline.end)
+    if len(sources.sources) > MOST_FILES:
+        named = pipeline.altered(end=replace(pipeline.end, encodings=encodings))
+        return named, (
+            f"coordinates and file attributes of more than {MOST_FILES} files are left out",
+        )
     _, facts = formats.written_as(pipeline.end.format)
     reader = Reader()
     wholes = []
@@ -59,7 +62,8 @@ def surrounded(pipeline: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
         if nbytes > MOST_NBYTES:
             around = _too_much(around)
         before = tuple(around.companions.values())
-        around = _beside(around, _names(pipeline, encoding), has_groups=bool(encodings))
+        names = _names(pipeline, whole.header, encoding)
+        around = _beside(around, names, has_groups=bool(encodings))
         made = with_surroundings(whole, around, facts)
         wholes.append(replace(made, header=made.header.naming_what_is_left_of(before)))
         left.append(left_of(sources, whole, around, facts))
@@ -67,20 +71,21 @@ def surrounded(pipeline: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
         inputs={**pipeline.inputs, PRIMARY: replace(sources, wholes=tuple(wholes))},
         end=replace(pipeline.end, encodings=encodings),
     )
-    if any(whole.header.companions for whole in wholes):
-        for index, becoming in enumerate(become(after)):
-            left[index] += _along_others(wholes[index].header, becoming)
+    for index, becoming in enumerate(become(after)):
+        left[index] += _along_others(wholes[index].header, becoming)
+        left[index] += _of_others(wholes[index].header, becoming)
     return after, _said(sources, left)
 
 
 def _encodings(pipeline: Pipeline, end: Write) -> tuple[Encoding, ...]:
-    """Encodings by which the only array that is made of each has its name; () where blocks are
-    written, or several arrays, or where a name is asked for.
+    """Encodings by which the only array that is made of each has its name; () where several are
+    made, or where a name is asked for.
     """
-    if end.keep != "volume" or end.encoding.name or end.encodings or _several(pipeline):
+    if end.encoding.name or end.encodings or _several(pipeline):
         return end.encodings
     names = [_name(pipeline.source, whole) for whole in pipeline.source.wholes]
-    return tuple(replace(end.encoding, name=name) for name in names)
+    each = {name: replace(end.encoding, name=name) for name in names}
+    return tuple(each[name] for name in names)
 
 
 def _several(pipeline: Pipeline) -> list[str]:
@@ -95,10 +100,15 @@ def _name(sources: SourceSet, whole: Whole) -> str:
     return own_name(sources, whole)
 
 
-def _names(pipeline: Pipeline, encoding: Encoding) -> list[str]:
-    """Names of the arrays in the new files, within their group."""
-    own = encoding.name.rpartition("/")[2] or DATASET
-    return _several(pipeline) or [own]
+def _names(pipeline: Pipeline, header: Header, encoding: Encoding) -> list[str]:
+    """Names of the arrays in the new files, within their group: of several those that the function
+    gives them, but for names of axes.
+    """
+    own = encoding.name.rpartition("/")[2]
+    several = _several(pipeline)
+    if not several:
+        return [own or DATASET]
+    return [name for name in (own, *several) if name and name not in header.dims]
 
 
 def _around(sources: SourceSet, whole: Whole, reader: Reader) -> Surroundings:
@@ -150,6 +160,26 @@ def _along_others(header: Header, becoming: Becoming) -> list[str]:
             owner = f" of {made.name}" if made.name else ""
             said.append(f"variables {listed(lost)} (along axes that change){owner}")
     return said
+
+
+def _of_others(header: Header, becoming: Becoming) -> list[str]:
+    """Attributes of an array that would not be true of what is made of it, in words."""
+    of_lost: dict[tuple[str, ...], list[str]] = {}
+    for made in becoming.outputs:
+        lost = tuple(_untrue(header, made))
+        of_lost.setdefault(lost, []).append(made.name)
+    said = []
+    for lost, names in of_lost.items():
+        owner = f" of {listed(names)}" if any(names) else ""
+        if lost:
+            said.append(f"attributes {listed(lost)} (they describe other values){owner}")
+    return said
+
+
+def _untrue(header: Header, made: Made) -> Iterator[str]:
+    for name in header.attributes:
+        if is_of_values(name) and name not in made.header.attributes:
+            yield name
 
 
 def _said(sources: SourceSet, left: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -90,10 +90,18 @@ class Output:
     folder: str
     format: str
     encoding: Encoding = DEFAULT_ENCODING
+    encodings: tuple[Encoding, ...] = ()
+    "Encodings of the blocks of each whole, where they differ; (): as `encoding` says."
     volumes: tuple[Volume, ...] = ()
     "Empty when every block is a file."
     wholes: tuple[tuple[Whole, ...], ...] = ()
     "Volumes that tile each array that a whole becomes, per whole."
+
+    def encoding_of(self, whole: int) -> Encoding:
+        """How the blocks of a whole are stored."""
+        if not self.encodings:
+            return self.encoding
+        return self.encodings[whole]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -160,8 +160,8 @@ def test_blocks_have_their_own_coordinates(source: Path, tmp_path: Path) -> None
     hyperslab.run(pipeline, engine="serial", rule=hyperslab.Rule("blocks", (2, 1, 1)))
     first, second = (_seen(path) for path in sorted((tmp_path / "out").glob("*.nc")))
     grid = _seen(source).drop_vars("t2m")
-    _require_around(first, grid.isel(time=slice(0, 3)), "data")
-    _require_around(second, grid.isel(time=slice(3, 6)), "data")
+    _require_around(first, grid.isel(time=slice(0, 3)))
+    _require_around(second, grid.isel(time=slice(3, 6)))
 
 
 def test_hdf5_and_zarr_keep_coordinates(source: Path, tmp_path: Path) -> None:
@@ -175,11 +175,10 @@ def test_hdf5_and_zarr_keep_coordinates(source: Path, tmp_path: Path) -> None:
     for name, first in (("time", 0), ("y", 2), ("x", 0)):
         np.testing.assert_array_equal(stored[name], grid[name][first:])
     np.testing.assert_array_equal(stored.t2m, _seen(source).t2m[:, 2:] + np.float32(1) + 1)
-    last = _seen(tmp_path / "c.nc")
-    np.testing.assert_array_equal(last.y, Y[3:])
-    np.testing.assert_array_equal(last.time, TIME)
-    assert last.time.attrs["units"] == grid.time.attrs["units"]
-    assert (stored.attrs["title"], last.attrs["title"]) == ("made", "made")
+    for one in grid.variables.values():
+        one.attrs.pop("_FillValue", None)  # a store has none where nothing is missing
+    _require_around(_seen(tmp_path / "c.nc"), grid.isel(y=slice(3, 4)))
+    assert stored.attrs["title"] == "made"
 
 
 def test_files_of_one_array_have_the_coordinates_of_all(source: Path, tmp_path: Path) -> None:

@@ -444,8 +444,8 @@ def test_chunks_of_maps_ask_for_no_more_than_a_block_of_the_series(
         "run", f"{mine}:extremes", FUNCTIONAL, "-o", out, "--format", "zarr", "--partition",
         "bytes=1kB", *QUIET,
     )  # fmt: skip
-    whole = zarr.open_array(out / "functional_low.zarr" / "data", mode="r")
-    other = zarr.open_array(out / "functional_high.zarr" / "data", mode="r")
+    whole = zarr.open_array(out / "functional_low.zarr" / "low", mode="r")
+    other = zarr.open_array(out / "functional_high.zarr" / "high", mode="r")
     assert whole.chunks == other.chunks
     assert np.prod(whole.chunks) * 20 * 8 <= 100_000
     assert np.array_equal(np.asarray(whole[...]), real_values_of(FUNCTIONAL).min(axis=3))

@@ -28,15 +28,20 @@ def changed(blank: Any, parent: Any, header: Header) -> Any:
     keeps_space = axes.kept[:_TIME] == tuple(range(_TIME))
     blank.set_data_shape(shape)
     blank["pixdim"] = _sizes(parent, header, keeps_space)
-    for name in _OF_VALUES:
-        blank[name] = 0
-    blank["intent_name"] = b""
+    forget_values(blank)
     if axes.told[_TIME : _TIME + 1] != (_TIME,):
         _forget_time(blank)
     if not keeps_space:
         _move_space(blank, parent, header)
     blank.extensions = without_comments(parent.extensions)
     return blank
+
+
+def forget_values(header: Any) -> None:
+    """Clear what a header says of its image's values."""
+    for name in _OF_VALUES:
+        header[name] = 0
+    header["intent_name"] = b""
 
 
 def _sizes(parent: Any, header: Header, keeps_space: bool) -> Any:

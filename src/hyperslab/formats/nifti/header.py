@@ -216,7 +216,11 @@ def _in_sayable_unit(header: Header) -> Header:
 def _parent(header: Header) -> NiftiHeader | None:
     """The header of the uncut array, with the axes that it has."""
     parent = _with_extensions(header.native)
-    if parent is None or header.axes is None:
+    if parent is None:
+        return None
+    if header.is_other_quantity:
+        nifti_axes.forget_values(parent)
+    if header.axes is None:
         return parent
     shape = header.axes.shape(parent.get_data_shape())
     return nifti_axes.changed(_blank(max(shape) > LARGEST_NIFTI1_AXIS, parent), parent, header)
