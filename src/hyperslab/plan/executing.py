@@ -186,9 +186,10 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
     is_synced = socket.gethostname() != commands.host
-    state.outputs = collected(places.out, command.mounted, is_synced)
+    made = collected(places.out, command.mounted, is_synced)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
-    _require_outputs(command, ended, state.outputs)
+    _require_outputs(command, ended, made)
+    state.outputs = tuple(written for written in made if written.path not in command.statements)
     state.ran = replace(
         state.ran,
         nbytes=nbytes,
