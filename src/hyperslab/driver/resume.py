@@ -10,7 +10,7 @@ tests/system/faults/test_lost_pages.py.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,7 +118,7 @@ def tried_wholes(folder: Path, kept: Mapping[str, Any]) -> dict[str, bool]:
     """
     tried: set[int] = set()
     done: set[int] = set()
-    for outcome in Tail(folder).poll():
+    for outcome in outcomes:
         tried.add(outcome.task)
         if outcome.status == "done":
             done.add(outcome.task)
@@ -127,6 +127,11 @@ def tried_wholes(folder: Path, kept: Mapping[str, Any]) -> dict[str, bool]:
         tasks = range(whole["first"], whole["first"] + whole["tasks"])
         if not tried.isdisjoint(tasks):
             found[whole["name"]] = not done.isdisjoint(tasks)
+    return tried_of(Tail(folder).poll(), kept)
+
+
+def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
+    """The same of outcomes that were read already."""
     return found
 
 
