@@ -74,7 +74,6 @@ class Publishing:
         place = Path(outcome.ran.place)
         if not self.is_there(outcome):
             raise Lost(str(place))
-        self._keep_statements(task, place)
         made, earlier = self._claim(task, outcome.outputs)
         is_private = place.parent == self._private
         try:
@@ -90,6 +89,7 @@ class Publishing:
         for name in not_given:
             if _owns(task, name):
                 raise self._is_of_others(name)
+        self._keep_statements(task, place)
         made = tuple(one for one in made if one.path not in not_given)
         if not is_private:
             _settle_names(self._out, made)
