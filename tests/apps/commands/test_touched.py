@@ -409,7 +409,9 @@ def test_what_takes_too_long_is_given_up_once(
     (tmp_path / "private").mkdir()
     for limit_s in (10, 15):
         with pytest.raises(TimeoutError), unread.watched("x", Patience(limit_s)):
+            read.append(f"for {limit_s} s")
             raise TimeoutError
+    assert read[-1] == "for 10 s"
     with unread.watched("x", Patience(60)):
         read.append("x")
     assert read[-1] == "x"
