@@ -146,8 +146,7 @@ def merged(said: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
     in_order = [fields for _, fields in said]
     ours = [fields for speaker, fields in said if speaker == DRIVER]
     first_ours = [*ours, *(fields for fields in in_order if fields not in ours)]
-    for fields in ours:
-        whole[_KNOWN] = fields[_KNOWN]
+    whole |= {_KNOWN: fields[_KNOWN] for fields in ours if _KNOWN in fields}
     found = {
         _GENERATED: _generated_by(in_order),
         _SOURCES: _sources(first_ours),
