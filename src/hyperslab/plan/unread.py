@@ -19,7 +19,7 @@ from hyperslab.plan.contents import Patience
 from hyperslab.storage.whole import replace_text
 
 AGAIN = 2.0
-"With so many times the time that was not enough, an input is tried once more."
+"Times the time that was not enough, with which an input is tried once more."
 _SHOWN = 16
 "Characters of a checksum that tell inputs apart."
 

@@ -171,7 +171,7 @@ def _generated_by(several: Sequence[Fields]) -> list[dict[str, Any]]:
 
 
 def _entries(fields: Fields) -> Iterator[Fields]:
-    """Those that name whoever has made a dataset."""
+    """Entries of whoever has made a dataset."""
     listed = fields.get(_GENERATED)
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("Name"), str):

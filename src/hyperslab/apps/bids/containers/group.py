@@ -132,7 +132,8 @@ def _lend(level: Level) -> None:
 
 def _take_back(level: Level) -> None:
     """Remove the description where the app has left it as it was."""
-    there, here = level.home / FILE, level.private / FILE
+    there = level.home / FILE
+    here = level.private / FILE
     if there.is_file() and here.is_file() and here.read_bytes() == there.read_bytes():
         here.unlink()
 
