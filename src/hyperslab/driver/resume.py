@@ -333,9 +333,9 @@ def _matching(
     whose inputs have other times whether these are what they were.
     """
     first: dict[int, int] = {}
-    for whole, index, own in _same_wholes(kept, now):
-        if own is not None:
-            first |= _same_tasks(plan, index, whole, own, holds)
+    for whole, index, here in _same_wholes(kept, now):
+        if here is not None:
+            first |= _same_tasks(plan, index, whole, here, holds)
     step = kept["tasks"]
     own_step = now["tasks"]
     stages = 1

@@ -184,7 +184,8 @@ def test_a_tier_that_is_full_is_told_once(
     told: list[str] = []
     progress = Quiet()
     monkeypatch.setattr(progress, "tell", told.append)
-    result = run(tmp_path, engine="threads", progress=progress, **{flag: tier})
+    asked: dict[str, Any] = {flag: tier}
+    result = run(tmp_path, engine="threads", progress=progress, **asked)
     assert result.ok, result.failures
     name = flag.replace("_", "-")
     assert [text.partition(":")[0] for text in told] == [f"--{name} {tier} is full"]
