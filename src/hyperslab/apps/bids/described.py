@@ -146,7 +146,8 @@ def merged(said: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
     in_order = [fields for _, fields in said]
     ours = [fields for speaker, fields in said if speaker == DRIVER]
     first_ours = [*ours, *(fields for fields in in_order if fields not in ours)]
-    whole |= {_KNOWN: fields[_KNOWN] for fields in ours if _KNOWN in fields}
+    for fields in ours:
+        whole |= {name: value for name, value in fields.items() if name == _KNOWN}
     found = {
         _GENERATED: _generated_by(in_order),
         _SOURCES: _sources(first_ours),
