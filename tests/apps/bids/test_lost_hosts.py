@@ -15,6 +15,7 @@ import pytest
 
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import files_of
+from tests.repetitions import repeats
 from tests.system.clusters import slurm, sshd
 from tests.system.clusters.another_host import APART
 from tests.system.clusters.processes import Household, signal_all
@@ -69,6 +70,7 @@ def lose(node: Household) -> None:
     member.wait()
 
 
+@repeats("tasks of a node that fails are done again: engines/test_slurm.py")
 def test_a_node_of_slurm_that_is_lost(home: Path, begun: Path, tmp_path: Path) -> None:
     """What was at work there is done by the other one, and the group level waits for it."""
     required(slurm.missing())
