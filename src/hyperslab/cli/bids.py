@@ -27,7 +27,7 @@ from hyperslab.apps.bids.dataset import is_divided
 from hyperslab.apps.bids.foretelling import outlook
 from hyperslab.apps.bids.gathering import run_group_command, told
 from hyperslab.apps.bids.group import Group
-from hyperslab.apps.bids.grouping import LABEL, group_task
+from hyperslab.apps.bids.grouping import group_task, of_group
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
@@ -355,11 +355,11 @@ def _group(
     quiet: bool,
 ) -> int:
     """Run the group level, for so many seconds at most, and say what came of it."""
+    more = (allow_missing, limit_s, partial(mention, quiet=quiet))
     if contained is not None:
-        made = run_group_in_container(selection, out, contained, allow_missing, limit_s)
-        lines = [told(made, out)]
+        lines = [told(run_group_in_container(selection, out, contained, *more), out)]
     elif gather:
-        lines = [told(run_group_command(selection, out, gather, allow_missing, limit_s), out)]
+        lines = [told(run_group_command(selection, out, gather, *more), out)]
     elif app == BRAIN:
         lines = _said(run_group(selection, out, allow_missing), out)
     else:
@@ -403,7 +403,7 @@ def _then(
         return (group_task(selection, out, allow_missing),)
     if not gather:
         raise _without_group_app(BOTH, app)
-    return (CommandTask(LABEL, gather),)
+    return (of_group(selection, gather),)
 
 
 def _gather(

@@ -14,6 +14,7 @@ replaced.json            outputs of earlier runs, until one that was begun with 
 blocks/                  files of blocks until then, under the names that they are to have
 group/                   what the group level of a container is writing
 group.json, group.log    the files that it has made, and what it has printed
+statements/              what commands say of all that is there, for one text of them all
 published.json           the files of a conversion to a URL that have been sent
 replacing                exists while several files get their names: some may be old
 gzip/                    indexes of gzip files that tasks read, until the run is done

@@ -7,6 +7,7 @@ The driver alone does that, behind the tasks, so that nobody has to lock names:
 - a name belongs to the task that has made it; no other takes it, and nothing takes the place of
   what no run has written. Where tasks may share names, the first one has them, and what others
   make of them is left out
+- what they say of all that is there gets no name, and is kept as a statement
 - what a task that is done again makes takes the place of all that it had made before
 
 Whose names are is known from the journals, which say what a task has made before it is named. A
@@ -28,6 +29,7 @@ from pathlib import Path
 
 from hyperslab.blocks import checksums, writing
 from hyperslab.blocks.writing import Written
+from hyperslab.driver import statements
 from hyperslab.driver.resume import Inherited
 from hyperslab.errors import OutputBusy
 from hyperslab.plan.command import PRIVATE
@@ -49,6 +51,7 @@ class Publishing:
         """`folder` is that of the submission; `is_call` says that others write to `out`, too."""
         self._out = out
         self._private = folder / PRIVATE
+        self._top = folder.parent
         self._is_call = is_call
         earlier = _earlier(inherited, is_call)
         self._owners = earlier.named
@@ -86,11 +89,21 @@ class Publishing:
         for name in not_given:
             if _owns(task, name):
                 raise self._is_of_others(name)
+        self._keep_statements(task, place)
         made = tuple(one for one in made if one.path not in not_given)
         if not is_private:
             _settle_names(self._out, made)
         self._drop(task, earlier)
         return made
+
+    def _keep_statements(self, task: Task, place: Path) -> None:
+        """Keep what a task says of all that is there. Raises Lost, OSError."""
+        assert task.command is not None
+        for name in task.command.statements:
+            fence.require_open()
+            with _on_tier(place):
+                text = statements.text_of(place / name)
+            statements.keep(self._top, name, text, task.command.speaker)
 
     def is_there(self, outcome: Outcome) -> bool:
         """Whether what an attempt has made is where it was staged."""

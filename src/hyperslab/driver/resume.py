@@ -10,8 +10,9 @@ tests/system/faults/test_lost_pages.py.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,9 @@ from hyperslab.redaction import redact
 from hyperslab.units import show_count, show_list
 
 if TYPE_CHECKING:
-    from hyperslab.driver.touched import Holds
+    from hyperslab.plan.command import CommandTask
+
+    Holds = Callable[[int, CommandTask], bool]
 
 _NOUNS = {
     "boundary": "the boundary",
@@ -90,8 +93,7 @@ def inherit(
     from hyperslab.driver.touched import Touched  # which first submissions do without
 
     now = record(plan)
-    found = []
-    touched = Touched(tell)
+    counted: list[tuple[Path, dict[str, Any]]] = []
     for folder, kept in directory.plans():
         if has_results := _has_results(folder):
             _require_same_job(directory, kept, now, plan)
@@ -100,10 +102,19 @@ def inherit(
         if has_results or _is_same_job(kept, plan):
             _mark_kept(folder, kept)
             needed = _needed(directory, folder, kept, plan, has_results)
-            ids = _matching(directory, kept, now, plan, needed, touched.since(folder))
-            found.append(
-                Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
-            )
+            _require_among_sources(directory, kept, now, needed)
+            counted.append((folder, kept))
+    touched = Touched(tell)
+    if plan.stages[0].job.commands is not None:
+        touched.read(
+            (folder, there, command)
+            for folder, kept in counted
+            for there, command in _in_doubt(kept, now, plan)
+        )
+    found = []
+    for folder, kept in counted:
+        ids = _matching(kept, now, plan, partial(touched.holds, folder))
+        found.append(Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"]))
     return found
 
 
@@ -116,9 +127,14 @@ def tried_wholes(folder: Path, kept: Mapping[str, Any]) -> dict[str, bool]:
     """Names of the wholes that a submission has tried a task of, and whether one was done; `kept`
     is its plan.
     """
+    return tried_of(Tail(folder).poll(), kept)
+
+
+def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
+    """The same of outcomes that were read already."""
     tried: set[int] = set()
     done: set[int] = set()
-    for outcome in Tail(folder).poll():
+    for outcome in outcomes:
         tried.add(outcome.task)
         if outcome.status == "done":
             done.add(outcome.task)
@@ -284,29 +300,42 @@ def _needed(
     return {whole["name"] for whole in kept["wholes"]}
 
 
-def _matching(
-    directory: RunDirectory,
-    kept: dict[str, Any],
-    now: dict[str, Any],
-    plan: Plan,
-    needed: set[str],
-    holds: Holds,
-) -> dict[int, int]:
-    """Ids there -> ids here, of the tasks that are the same; `holds` says of a task of commands
-    whose inputs have other times whether these are what they were. Raises OutputBusy for wholes
-    that are needed and have no place here.
+def _same_wholes(
+    kept: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], int, dict[str, Any] | None]]:
+    """The wholes of a submission, each with its place here and the one in that place, if that is
+    cut in the same way.
     """
     here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
-    first: dict[int, int] = {}
     for whole in kept["wholes"]:
-        index, own = here.get(whole["name"], (-1, {"cut": ""}))
-        if own["cut"] == whole["cut"]:
-            first |= _same_tasks(plan, index, whole, own, holds)
-        elif whole["name"] in needed and not whole["broken"]:
+        index, own = here.get(whole["name"], (-1, None))
+        if own is not None and own["cut"] != whole["cut"]:
+            own = None
+        yield whole, index, own
+
+
+def _require_among_sources(
+    directory: RunDirectory, kept: Mapping[str, Any], now: Mapping[str, Any], needed: set[str]
+) -> None:
+    """Raise OutputBusy for wholes that are needed and have no place here."""
+    for whole, _, own in _same_wholes(kept, now):
+        if own is None and whole["name"] in needed and not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.place} is no longer among the sources, or"
                 " has another shape; choose another output"
             )
+
+
+def _matching(
+    kept: dict[str, Any], now: dict[str, Any], plan: Plan, holds: Holds
+) -> dict[int, int]:
+    """Ids there -> ids here, of the tasks that are the same; `holds` says of a task of commands
+    whose inputs have other times whether these are what they were.
+    """
+    first: dict[int, int] = {}
+    for whole, index, here in _same_wholes(kept, now):
+        if here is not None:
+            first |= _same_tasks(plan, index, whole, here, holds)
     step = kept["tasks"]
     own_step = now["tasks"]
     stages = 1
@@ -340,29 +369,53 @@ def _superseded(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[int, in
 def _same_tasks(
     plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any], holds: Holds
 ) -> dict[int, int]:
-    from hyperslab.plan.contents import is_as_before
-
-    states = list(zip(kept["states"], own["states"], strict=True))
-    changed = {place for place, both in enumerate(states) if not is_as_before(*both)}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
     ids = {there: task.id for there, task in enumerate(tasks, kept["first"])}
-    if not changed or own["kept"] or kept.get("kept"):
-        return ids
-    positions = _positions(plan, index)
-    for there, task in enumerate(tasks, kept["first"]):
-        own_places = changed & set(_sources_of(task, positions))
-        if own_places and not _holds(task, there, [states[n] for n in own_places], holds):
+    for there, task, states in _changed(plan, index, kept, own):
+        command = _doubtful(task, states)
+        if command is None or not holds(there, command):
             ids[there] = ~task.id
     return ids
 
 
-def _holds(task: Task, there: int, states: Sequence[tuple[str, str]], holds: Holds) -> bool:
-    """Whether what a command reads is what it was, though its state is another one."""
+def _changed(
+    plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any]
+) -> Iterator[tuple[int, Task, list[tuple[str, str]]]]:
+    """Tasks of a whole of which a source has another state, with their number there and the states
+    of these sources, then and now.
+    """
+    from hyperslab.plan.contents import is_as_before
+
+    states = list(zip(kept["states"], own["states"], strict=True))
+    changed = {place for place, both in enumerate(states) if not is_as_before(*both)}
+    if not changed or own["kept"] or kept.get("kept"):
+        return
+    tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
+    positions = _positions(plan, index)
+    for there, task in enumerate(tasks, kept["first"]):
+        if own_places := changed & set(_sources_of(task, positions)):
+            yield there, task, [states[place] for place in own_places]
+
+
+def _doubtful(task: Task, states: Sequence[tuple[str, str]]) -> CommandTask | None:
+    """The command of a task that may read what it has read, though its inputs have other states."""
     from hyperslab.plan.contents import differs_in_times
 
-    if task.command is None or not all(differs_in_times(*both) for both in states):
-        return False
-    return holds(there, task.command)
+    if all(differs_in_times(*both) for both in states):
+        return task.command
+    return None
+
+
+def _in_doubt(
+    kept: dict[str, Any], now: dict[str, Any], plan: Plan
+) -> Iterator[tuple[int, CommandTask]]:
+    """The commands of a submission whose inputs have other times now, by their number there."""
+    for whole, index, own in _same_wholes(kept, now):
+        if own is not None:
+            for there, task, states in _changed(plan, index, whole, own):
+                command = _doubtful(task, states)
+                if command is not None:
+                    yield there, command
 
 
 def _mark_kept(folder: Path, kept: dict[str, Any]) -> None:

@@ -13,13 +13,15 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hyperslab.driver.pace import Way
 from hyperslab.driver.sweeping import RECORD
 from hyperslab.errors import RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
+from hyperslab.plan.unread import Told
 from hyperslab.storage.location import Remote
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.staging import area
@@ -63,6 +65,7 @@ _OPTIONS = {"in": "stage_in", "out": "stage_out", "work": "work_tier"}
 _WHY = {
     ("in", "full"): "is full",
     ("out", "full"): "is full",
+    ("work", "full"): "is full",
     ("in", "gone"): "is gone",
     ("out", "gone"): "is gone",
     ("work", "gone"): "is gone",
@@ -71,34 +74,6 @@ _WHY = {
     ("out", "behind"): "is flushed to the place of the outputs more slowly than tasks write there",
 }
 "What has become of a tier, by direction and reason."
-
-
-@dataclass(slots=True)
-class Way:
-    """What tasks have taken that read, or wrote, in one of two ways."""
-
-    tasks: int = 0
-    nbytes: int = 0
-    ns: int = 0
-
-    def add(self, outcome: Outcome, kind: str) -> None:
-        """Count a task, and what it moved in phases of this kind."""
-        self.tasks += 1
-        for phase in outcome.phases:
-            if phase.kind == kind:
-                self.nbytes += phase.nbytes
-                self.ns += phase.end_ns - phase.start_ns
-
-    def add_whole(self, outcome: Outcome, kind: str) -> None:
-        """Count a task, with all of its time for what it moved in phases of this kind."""
-        self.tasks += 1
-        self.nbytes += sum(phase.nbytes for phase in outcome.phases if phase.kind == kind)
-        starts = [phase.start_ns for phase in outcome.phases]
-        self.ns += max(phase.end_ns for phase in outcome.phases) - min(starts)
-
-    @property
-    def ns_per_byte(self) -> float:
-        return self.ns / max(1, self.nbytes)
 
 
 class Staging:
@@ -114,6 +89,7 @@ class Staging:
         self._areas: dict[str, Area] = {}
         self._room: Room | None = None
         self._commands: Commands | None = None
+        self._unread = Told(self._folder, tell)
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
@@ -296,14 +272,18 @@ class Staging:
         """Flush what a task has staged."""
         assert self._flusher is not None
         if job.commands is not None:
-            self._see_command(outcome)
+            self._see_command(task, outcome)
         self._staged.add(outcome, "stage")
         self._writers.add(outcome.slot)
         self._flusher.take(job, task, outcome)
 
-    def _see_command(self, outcome: Outcome) -> None:
-        """Say where a tier was full, so that a command did without it."""
+    def _see_command(self, task: Task, outcome: Outcome) -> None:
+        """Say where a tier was full, so that a command did without it, and what of its inputs is
+        not known.
+        """
         assert outcome.ran is not None
+        assert task.command is not None
+        self._unread.see(task.command.inputs, outcome.ran.inputs)
         if self._room is None or outcome.ran.place.startswith(self._room.area):
             return
         self._direct.tasks += 1
@@ -350,12 +330,21 @@ class Staging:
         for name, made in self._areas.items():
             if not made.is_there:
                 self._note(name, "gone", _DIRECTLY[name])
+        if self._commands is not None:
+            self._see_declined(self._commands)
         if self._prefetcher is not None:
             prefetched = self._prefetcher.prefetched
             if prefetched.full_files or prefetched.refused_files:
                 self._note_full("in", "files for which it has no room are read where they are")
         if self._flusher is not None and not self._judged_ns and self._is_known(self._flusher):
             self._judge(self._flusher)
+
+    def _see_declined(self, commands: Commands) -> None:
+        """Say where a tier had no room for what commands read, or for their scratch."""
+        if commands.copies is not None and commands.copies.has_declined:
+            self._note_full("in", "files for which it has no room are read where they are")
+        if commands.work is not None and commands.work.has_declined:
+            self._note_full("work", "scratch directories for which it has no room are in OUT")
 
     def _was_tried(self, outcome: Outcome, nbytes: int) -> bool:
         """Whether a task wrote directly for a comparison, as far as can be seen."""

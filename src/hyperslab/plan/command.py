@@ -80,6 +80,16 @@ class CommandTask:
     folders: tuple[str, ...] = ()
     "Folders that are there when it begins, such as {out}/sub-01, with the same placeholders."
 
+    statements: tuple[str, ...] = ()
+    """Names below the output directory of files in which it may say something of all that is there,
+    as others do, such as the description of a dataset: they are no results, and are kept for
+    whoever makes one file of what all have said (`hyperslab.driver.statements`).
+    """
+    speaker: str = ""
+    """Name of who says that, whose last statement counts; '': one of many, of whose statements each
+    different one does.
+    """
+
     is_kept: bool = False
     """Whether a resumed run keeps what it has made, although the command or its inputs have changed
     since, or are gone.

@@ -49,6 +49,11 @@ class Patience:
         self._end_s = time.monotonic() + limit_s
         self._left_nbytes = ALWAYS_NBYTES
 
+    @property
+    def left_s(self) -> float:
+        """Time that is left of it; less than 0 where it is over but for what is little."""
+        return self._end_s - time.monotonic()
+
     def took(self, nbytes: int) -> None:
         """Raise TimeoutError, which is an OSError, where it is over."""
         self._left_nbytes -= nbytes

@@ -36,6 +36,7 @@ from hyperslab.plan.failing import CommandFailed, after, not_started, without_ou
 from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
+from hyperslab.plan.unread import Unread
 from hyperslab.redaction import redact_command
 from hyperslab.storage import fence
 from hyperslab.storage.beside import beside
@@ -79,9 +80,9 @@ def execute(job: Job, state: State) -> None:
     """
     assert job.commands is not None
     assert state.task.command is not None
-    nbytes = max(LEAST_NBYTES, state.task.bytes_read)
+    nbytes = _nbytes_of(state.task)
     given = (job.room, job.commands.work, job.commands.copies)
-    out, work, copied = (room if _admits(room, nbytes) else None for room in given)
+    out, work, copied = (_admitting(room, nbytes) for room in given)
     try:
         _attempt(job.commands, state, _Tiers(out, work, copied))
     except _TierShort:
@@ -89,9 +90,24 @@ def execute(job: Job, state: State) -> None:
         _attempt(job.commands, state, _Tiers())
 
 
+def _nbytes_of(task: Task) -> int:
+    """Room that a command needs on a fast tier, as far as that is known."""
+    return max(LEAST_NBYTES, task.bytes_read)
+
+
+def _admitting(room: Room | None, nbytes: int) -> Room | None:
+    """A tier that a command may use; None where it may not, of which it leaves word there."""
+    if room is None or _admits(room, nbytes):
+        return room
+    room.decline()
+    return None
+
+
 def _admits(room: Room | None, nbytes: int) -> bool:
     """Whether a command may use a tier: one on which nothing can be written has room, too."""
     if room is None or not room.is_open or not room.holds(nbytes):
+        return False
+    if room.has_refused(nbytes):
         return False
     return not refusal(room.area)
 
@@ -157,13 +173,15 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     assert command is not None
     inputs = list(command.inputs)
     if places.copies is not None:
-        inputs = near(inputs, places.copies)
+        assert commands.copies is not None
+        refuse = partial(commands.copies.refuse, _nbytes_of(state.task))
+        inputs = near(inputs, places.copies, refuse)
     values = _values(commands, state.task, command, places)
     words = filled(command.argv, values, inputs)
     after_words = filled(command.after, values, inputs)
     for folder in filled(command.folders, values, inputs):
         os.makedirs(folder, exist_ok=True)
-    read = _Read(command.inputs, inputs)
+    read = _Read(command.inputs, inputs, Unread(commands.folder))
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
@@ -186,9 +204,10 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     if ended.status or ended.is_late:
         raise after(command, ended, commands.limit_s, shortage.killed() > before)
     is_synced = socket.gethostname() != commands.host
-    state.outputs = collected(places.out, command.mounted, is_synced)
+    made = collected(places.out, command.mounted, is_synced)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
-    _require_outputs(command, ended, state.outputs)
+    _require_outputs(command, ended, made)
+    state.outputs = tuple(written for written in made if written.path not in command.statements)
     state.ran = replace(
         state.ran,
         nbytes=nbytes,
@@ -202,10 +221,12 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
 class _Read:
     """What an attempt reads, from before its command begins."""
 
-    def __init__(self, inputs: Sequence[str], copies: Sequence[str]) -> None:
+    def __init__(self, inputs: Sequence[str], copies: Sequence[str], unread: Unread) -> None:
         """`copies` are the same files where the command reads them, and may write to them."""
         self._copies = copies
-        self._paths = tuple(dict.fromkeys((*inputs, *copies)))
+        self._names = dict(zip((*inputs, *copies), (*inputs, *inputs), strict=True))
+        "The input that each path is, or is a copy of."
+        self._unread = unread
         begun_s = time.monotonic()
         self._before = self._states(Patience(CHECKSUM_MOST_S))
         self._took_s = time.monotonic() - begun_s
@@ -218,17 +239,26 @@ class _Read:
             return ""
         patience = Patience(limit_s - self._took_s)
         with span("write"):
-            digest = partial(contents.digest_of, patience=patience)
-            found = contents.checksum(self._copies, digest)
+            found = contents.checksum(self._copies, partial(self._digest, patience))
             if not found or self._states(patience) != self._before:
                 return ""
         return found
 
     def _states(self, patience: Patience) -> list[FileState] | None:
         """None where they cannot be known, or not in time."""
-        with suppress(OSError):
-            return [state for path in self._paths for state in contents.states(path, patience)]
-        return None
+        found: list[FileState] = []
+        try:
+            for path, name in self._names.items():
+                with self._unread.watched(name, patience):
+                    found += contents.states(path, patience)
+        except OSError:
+            return None
+        return found
+
+    def _digest(self, patience: Patience, path: str) -> str:
+        """The checksum of a copy. Raises OSError."""
+        with self._unread.watched(self._names[path], patience):
+            return contents.digest_of(path, patience)
 
 
 @contextmanager

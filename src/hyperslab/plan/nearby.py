@@ -9,42 +9,47 @@ Held by tests/apps/commands/test_command_staging.py.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hyperslab.storage import fence
 from hyperslab.storage.staging import copies
 from hyperslab.trace import span
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 
 
-def near(paths: Sequence[str], place: Path) -> list[str]:
+def near(paths: Sequence[str], place: Path, refuse: Callable[[], None]) -> list[str]:
     """The copies of inputs, in folders below `place`; the inputs themselves where something of
-    their folder could not be copied. Raises RunStopped where the run has ended meanwhile.
+    their folder could not be copied, and `refuse` is called where there was no room for it. Raises
+    RunStopped where the run has ended meanwhile.
     """
     found = list(paths)
     folders = dict.fromkeys(map(os.path.dirname, paths))
     for number, folder in enumerate(folders):
         there = place / str(number)
         own = [n for n, path in enumerate(paths) if os.path.dirname(path) == folder]
-        if _are_copied([paths[n] for n in own], there):
+        if _are_copied([paths[n] for n in own], there, refuse):
             for n in own:
                 found[n] = str(there / os.path.basename(paths[n]))
     return found
 
 
-def _are_copied(paths: Sequence[str], place: Path) -> bool:
+def _are_copied(paths: Sequence[str], place: Path, refuse: Callable[[], None]) -> bool:
     """Whether inputs of one folder, and what belongs to them, are in another one now."""
     try:
         place.mkdir()
         with span("read") as mark:
             for path, copy in dict(_copies(paths, place)).items():
                 mark.nbytes += _bring(path, copy)
-    except (OSError, ValueError):  # it is full, or gone; or an input was written to
+    except (OSError, ValueError) as error:  # it is full, or gone; or an input was written to
+        if isinstance(error, OSError) and error.errno in _FULL:
+            refuse()
         return False
     return True
 

@@ -15,11 +15,13 @@ from hyperslab.apps.bids.app import Command, in_turn, task_of
 from hyperslab.apps.bids.brain import BUILTIN, sidecar_of
 from hyperslab.apps.bids.brains import brain_app, brain_names
 from hyperslab.apps.bids.calling import function_app, is_function
-from hyperslab.apps.bids.description import derivative, read_description, save_description
+from hyperslab.apps.bids.described import describe, say
+from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.group import gather_volumes, save_group
 from hyperslab.apps.bids.running import Asked, Selection, select
 from hyperslab.apps.bids.template import template_app
 from hyperslab.apps.bids.unit import Unit, require_content
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.command import CommandTask
 from tests.apps.bids.datasets import make, t1w
@@ -201,9 +203,12 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
     made = derivative(str(tmp_path), read_description(tmp_path), "Brains", [{"Name": "x"}])
     out = tmp_path / "out"
     out.mkdir()
-    save_description(out, made, overwrite=True)
+    directory = RunDirectory(out)
+    say(directory, "", made)
+    describe(directory, "")
     first = (out / "dataset_description.json").stat().st_mtime_ns
-    save_description(out, made, overwrite=True)
+    say(directory, "", made)
+    describe(directory, "")
     assert (out / "dataset_description.json").stat().st_mtime_ns == first
     own, other = read_description(out)["GeneratedBy"]
     assert (own["Name"], own["Version"]) == ("hyperslab", __version__)
@@ -219,17 +224,6 @@ def test_the_description_of_derivatives(tmp_path: Path) -> None:
     (tmp_path / "dataset_description.json").write_text('{"Name": ')
     with pytest.raises(FormatError, match=r"is no JSON: .* in line 1, column 10; correct the file"):
         read_description(tmp_path)
-
-
-def test_descriptions_of_others_stay(tmp_path: Path) -> None:
-    """Where an app writes some itself, as it may do at the same time."""
-    path = tmp_path / "dataset_description.json"
-    path.write_text('{"Name": "theirs"}')
-    save_description(tmp_path, {"Name": "ours"}, overwrite=False)
-    assert read_description(tmp_path) == {"Name": "theirs"}
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".bidsignore", path.name]
-    save_description(tmp_path, {"Name": "ours"}, overwrite=True)
-    assert read_description(tmp_path) == {"Name": "ours"}
 
 
 def pretend(units: Sequence[Unit], root: str, out: Path) -> None:

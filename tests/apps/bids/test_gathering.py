@@ -13,6 +13,8 @@ from hyperslab.apps.bids.template import group_words, template_app
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.errors import OutputBusy, RunStopped, UsageError
+from hyperslab.plan.journal import Tail
+from hyperslab.plan.task import Outcome
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import COPY, call_front, files_of
 
@@ -120,6 +122,23 @@ def test_what_has_failed_of_somebody_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no result of sub-1 \(of some sessions\): run"):
         gathered(selection, out, count)
     assert gathered(selection, out, count, allow_missing=True) == ["names"]
+
+
+def test_records_are_read_once(
+    done: tuple[Selection, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many participants there are, and whatever is asked of them."""
+    selection, out = done
+    polled = []
+    poll = Tail.poll
+
+    def counted(tail: Tail) -> list[Outcome]:
+        polled.append(tail)
+        return poll(tail)
+
+    monkeypatch.setattr(Tail, "poll", counted)
+    assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
+    assert len(polled) == 1
 
 
 def test_who_has_no_images_is_not_missed(tmp_path: Path) -> None:

@@ -89,9 +89,12 @@ def test_a_shared_name_that_was_given_up(tmp_path: Path, app: App) -> None:
 
 
 def test_a_file_beside_the_description_that_an_app_makes(tmp_path: Path) -> None:
-    """It stays as the app has made it."""
+    """What the app has in it comes first, and what hyperslab has to add behind."""
     own = template_app(BOTH.replace("common.txt", ".bidsignore"))
     calls = Calls(tmp_path, replace(own, writes_of_dataset=True))
     assert calls("1", "shared").ok
-    assert (calls.out / ".bidsignore").read_text() == "sub-1\n"
+    assert (calls.out / ".bidsignore").read_text() == "sub-1\ngroup_*\nfigures\n"
+    assert calls("10", "shared").ok
+    *theirs, one, other = (calls.out / ".bidsignore").read_text().split()
+    assert (sorted(theirs), one, other) == (["sub-1", "sub-10"], "group_*", "figures")
     assert calls.problems() == []

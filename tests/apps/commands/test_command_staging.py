@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ from hyperslab.plan.commanded import compile_commands, pipeline_of
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.delivery import Lost
 from hyperslab.plan.task import Outcome
+from hyperslab.report.progress import Quiet
 from hyperslab.storage.emulation.settings import Settings
-from hyperslab.storage.staging import area
+from hyperslab.storage.staging import area, copies
 from tests.storage.emulation.tiers import mounted
 from tests.storage.scratch.stage import require_program
 
@@ -172,6 +174,42 @@ def test_a_tier_without_room_is_not_used(
     assert result.ok, result.failures
     assert places(tmp_path) == {(False, False)}
     assert result.trace.meta["staging"]["is_degraded"]
+
+
+@pytest.mark.parametrize("flag", ["stage_in", "work_tier"])
+def test_a_tier_that_is_full_is_told_once(
+    tmp_path: Path, tier: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    monkeypatch.setattr("hyperslab.driver.staging.keep_free", lambda *_: 2**62)
+    told: list[str] = []
+    progress = Quiet()
+    monkeypatch.setattr(progress, "tell", told.append)
+    asked: dict[str, Any] = {flag: tier}
+    result = run(tmp_path, engine="threads", progress=progress, **asked)
+    assert result.ok, result.failures
+    name = flag.replace("_", "-")
+    assert [text.partition(":")[0] for text in told] == [f"--{name} {tier} is full"]
+
+
+def test_inputs_that_had_no_room_are_not_copied_again(
+    tmp_path: Path, tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were admitted, and others have taken the room meanwhile."""
+    tried = []
+
+    def bring(path: str, *_: object) -> None:
+        tried.append(path)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(copies, "bring", bring)
+    told: list[str] = []
+    progress = Quiet()
+    monkeypatch.setattr(progress, "tell", told.append)
+    result = run(tmp_path, engine="threads", workers=1, stage_in=tier, progress=progress)
+    assert result.ok, result.failures
+    assert_right(tmp_path)
+    assert len(tried) == 1
+    assert [text.partition(":")[0] for text in told] == [f"--stage-in {tier} is full"]
 
 
 def staged_outcome(tmp_path: Path, tier: Path) -> tuple[Publishing, Outcome]:

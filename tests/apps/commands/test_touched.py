@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Sequence
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from hyperslab import CommandTask
 from hyperslab.blocks import checksums
 from hyperslab.blocks.gathering import unheard
+from hyperslab.driver import touched
 from hyperslab.driver.result import Result
 from hyperslab.driver.touched import Touched
 from hyperslab.plan import contents, executing
@@ -23,6 +27,8 @@ from hyperslab.plan.command import Ran
 from hyperslab.plan.contents import Patience
 from hyperslab.plan.journal import encode
 from hyperslab.plan.task import Outcome
+from hyperslab.plan.unread import Unread
+from hyperslab.report.progress import Quiet
 from tests.apps.commands.test_commands import run, sh
 
 LATER_NS = 10**9
@@ -188,7 +194,7 @@ def test_of_several_attempts_that_counts_which_is_done(file: Path, tmp_path: Pat
         (folder / "journal").mkdir(parents=True)
         (folder / "journal/a.jsonl").write_bytes(encode(mine))
         (folder / "journal/b.jsonl").write_bytes(encode(other))
-        assert Touched(unheard).since(folder)(0, command), mine.status
+        assert Touched(unheard).holds(folder, 0, command), mine.status
 
 
 def test_records_of_earlier_versions(file: Path) -> None:
@@ -293,6 +299,77 @@ def test_folders_that_tasks_share_are_read_once(
     assert attempts(run(tasks, tmp_path / "out", resume=True)) == len(tasks)
 
 
+def test_inputs_are_read_several_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all submissions together, and it is told how far that is."""
+    out = tmp_path / "out"
+    own = [tmp_path / str(number) for number in range(3)]
+    for path in own:
+        path.write_text(path.name)
+    for number in range(len(own)):
+        tasks = [task(path) for path in own[: number + 1]]
+        assert attempts(run(tasks, out, resume=number > 0)) == 1
+    for path in own:
+        touch(path)
+    together = threading.Barrier(len(own), timeout=30)
+    of_file = checksums.of_file
+
+    def meeting(path: str, *more: Any) -> str:
+        together.wait()
+        return of_file(path, *more)
+
+    monkeypatch.setattr(checksums, "of_file", meeting)
+    monkeypatch.setattr(touched, "FIRST_TOLD_S", 0)
+    told: list[str] = []
+    progress = Quiet()
+    monkeypatch.setattr(progress, "tell", told.append)
+    assert attempts(run([task(path) for path in own], out, resume=True, progress=progress)) == 0
+    first, *more = told
+    assert first.startswith("reading    inputs that have another time")
+    assert more[0].startswith("reading    1 of 3 inputs, ")
+
+
+def test_ctrl_c_ends_the_reading_of_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """By threads that are in the middle of long files."""
+    own = [tmp_path / str(number) for number in range(8)]
+    for path in own:
+        path.write_text(path.name)
+    tasks = [task(path) for path in own]
+    assert attempts(run(tasks, tmp_path / "out")) == len(own)
+    for path in own:
+        touch(path)
+    read = []
+    main = threading.get_ident()
+
+    def endless(path: str, took: Callable[[int], None]) -> str:
+        read.append(path)
+        if len(read) == touched.THREADS:
+            signal.pthread_kill(main, signal.SIGINT)
+        for _ in range(3000):
+            time.sleep(0.01)
+            took(1)
+        raise AssertionError("nobody has ended it")
+
+    monkeypatch.setattr(checksums, "of_file", endless)
+    monkeypatch.setattr(touched, "Host", OfFew)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
+    with pytest.raises(KeyboardInterrupt):
+        run(tasks, tmp_path / "out", resume=True)
+    assert len(read) == touched.THREADS, "what waited for a thread is not begun"
+
+
+class OfFew:
+    """A machine of one processor."""
+
+    cpus = 1
+
+    @classmethod
+    def here(cls) -> OfFew:
+        return cls()
+
+
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read from now on."""
     read: list[str] = []
@@ -304,6 +381,46 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(checksums, "of_file", counted)
     return read
+
+
+def test_what_takes_too_long_is_given_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first of the tasks that share it, and told once; with far more time it is tried."""
+    shared = tmp_path / "sandbox"
+    shared.mkdir()
+    for name in ("one", "two"):
+        (shared / name).write_text(name)
+    own = [tmp_path / str(number) for number in range(4)]
+    for path in own:
+        path.write_text(path.name)
+    tasks = [replace(task(path), inputs=(str(path), str(shared))) for path in own]
+    listed = 4 * contents.FILE_NBYTES
+    monkeypatch.setattr(contents, "ALWAYS_NBYTES", listed + len("0one"))
+    monkeypatch.setattr(executing, "CHECKSUM_SHARE", -1)
+    told: list[str] = []
+    progress = Quiet()
+    monkeypatch.setattr(progress, "tell", told.append)
+    read = _counted(monkeypatch)
+    assert attempts(run(tasks, tmp_path / "out", progress=progress)) == len(tasks)
+    assert [name for name in read if name in ("one", "two")] == ["one", "two"]
+    assert [text.partition(":")[0] for text in told] == [f"unread     {shared}"]
+    unread = Unread(tmp_path)
+    (tmp_path / "private").mkdir()
+    for limit_s in (10, 15):
+        with pytest.raises(TimeoutError):
+            give_up(unread, limit_s, read)
+    assert read[-1] == "for 10 s"
+    with unread.watched("x", Patience(60)):
+        read.append("x")
+    assert read[-1] == "x"
+
+
+def give_up(unread: Unread, limit_s: float, read: list[str]) -> None:
+    """Read an input that takes longer than this, unless somebody has tried before."""
+    with unread.watched("x", Patience(limit_s)):
+        read.append(f"for {limit_s} s")
+        raise TimeoutError
 
 
 def test_what_cannot_be_read_has_no_checksum(folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperslab.apps.bids.dataset import SUBJECT, File
+from hyperslab.apps.bids.description import names_of
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.plan.command import CommandTask
 
@@ -47,8 +48,8 @@ class App:
     limits: tuple[str, ...] = ()
     "Words of its commands that limit what they may use, as CommandTask has them."
     writes_of_dataset: bool = False
-    """Whether it also writes files that are of no participant, such as the description of the
-    dataset: those of the first task stay.
+    """Whether it also writes files that are of no participant, such as a citation of all: those of
+    the first task stay.
     """
     mounted: str = ""
     "Path by which it knows the folder for what it makes, where it sees other files than tasks do."
@@ -76,6 +77,7 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
         limits=app.limits,
         is_kept=is_kept,
         mounted=(app.mounted, unit.participant.site),
+        statements=names_of(unit.participant.site),
         folders=tuple(dict.fromkeys(f"{OUT}/{command.folder}" for command in commands)),
     )
 

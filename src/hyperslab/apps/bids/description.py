@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.bids.wanted import read_json
 from hyperslab.errors import FormatError
-from hyperslab.storage import renaming, unfinished
-from hyperslab.storage.whole import replace_text
 
-FILE = "dataset_description.json"
+FILE, IGNORE = "dataset_description.json", ".bidsignore"
+"Files of a dataset as a whole, which BIDS Apps write at both levels, as hyperslab does."
+NAME = "hyperslab"
 BIDS_VERSION = "1.11.0"
 "Version of BIDS that derivatives keep to."
 RAW = "raw"
@@ -45,7 +43,7 @@ def derivative(
     """
     from hyperslab import __version__
 
-    own = {"Name": "hyperslab", "Version": __version__, "Description": "Runs over participants"}
+    own = {"Name": NAME, "Version": __version__, "Description": "Runs over participants"}
     uri = Path(source).absolute().as_uri()
     origin = {"URL": uri}
     if isinstance(said.get("DatasetDOI"), str):
@@ -61,24 +59,6 @@ def derivative(
     }
 
 
-def save_description(folder: Path, description: Mapping[str, Any], overwrite: bool) -> None:
-    """Write the description, unless the dataset has the same already, or without `overwrite` one of
-    somebody else.
-    """
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    for path, content in ((folder / ".bidsignore", NOT_OF_BIDS), (folder / FILE, text)):
-        if not overwrite:
-            _add(path, content)
-        elif not path.is_file() or path.read_text(encoding="utf-8") != content:
-            replace_text(path, content)
-
-
-def _add(path: Path, content: str) -> None:
-    """Write a file, unless somebody has given one that name by then."""
-    ready = unfinished.beside(path)
-    try:
-        replace_text(ready, content)
-        with suppress(FileExistsError):
-            renaming.rename(ready, path, overwrite=False)
-    finally:
-        ready.unlink(missing_ok=True)
+def names_of(site: str) -> tuple[str, ...]:
+    """Names of the files of a dataset as a whole, in a collection of sites or ''."""
+    return tuple(os.path.join(site, name) for name in (FILE, IGNORE))

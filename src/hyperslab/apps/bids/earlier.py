@@ -11,7 +11,8 @@ Held by tests/apps/bids/test_going_on.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.apps.bids.dataset import Dataset
@@ -19,8 +20,9 @@ from hyperslab.apps.bids.unit import Per, Unit, units
 from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.resume import done_wholes, tried_wholes
+from hyperslab.driver.resume import done_wholes, tried_of
 from hyperslab.errors import UsageError
+from hyperslab.plan.journal import Tail
 
 
 def earlier_units(
@@ -55,14 +57,27 @@ def _done(out: Path) -> set[str]:
     return labels
 
 
-def outcomes_of(out: Path) -> dict[str, bool]:
-    """Labels of all units that runs into a directory have tried, and whether the last of those that
-    have tried it has done it.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What runs into a directory have recorded."""
+
+    tried: Mapping[str, bool]
+    """Labels of all units that were tried, and whether the last run that has tried one has done it.
     """
-    found: dict[str, bool] = {}
-    for folder, plan in RunDirectory(out.absolute()).plans():
-        found |= tried_wholes(folder, plan)
-    return found
+    gathered: frozenset[str]
+    "Names of the files that group levels of runs have made."
+
+
+def recorded(directory: RunDirectory) -> Recorded:
+    """What runs have recorded, each of whose journals is read once. Raises DamagedRecord."""
+    tried: dict[str, bool] = {}
+    gathered: set[str] = set()
+    for folder, plan in directory.plans():
+        outcomes = Tail(folder).poll()
+        tried |= tried_of(outcomes, plan)
+        of_group = [one for one in outcomes if one.task >= plan["tasks"] and one.status == "done"]
+        gathered.update(written.path for one in of_group for written in one.outputs)
+    return Recorded(tried, frozenset(gathered))
 
 
 def _of_both_ways(datasets: Sequence[Dataset], kind: Kind, labels: set[str]) -> Iterable[Unit]:

@@ -3,6 +3,7 @@
 - it writes to a folder that nobody else sees
 - what it has made gets its names when it has ended well, file by file; what an earlier group level
   has made goes then
+- what it says of the dataset is put together with what others have said of it (`described`)
 
 Held by tests/apps/bids/test_gathering.py and tests/apps/bids/containers.
 """
@@ -15,21 +16,25 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.apps.bids.dataset import SUBJECT, Participant
-from hyperslab.apps.bids.earlier import outcomes_of, participant_of
+from hyperslab.apps.bids.described import describe, hear_group
+from hyperslab.apps.bids.description import names_of
+from hyperslab.apps.bids.earlier import Recorded, participant_of, recorded
 from hyperslab.apps.bids.group import require_complete
-from hyperslab.apps.bids.running import Selection, busy_with_participants
+from hyperslab.apps.bids.idle import owned
+from hyperslab.apps.bids.running import Selection
 from hyperslab.apps.bids.unit import Unit
+from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.errors import OutputBusy, RunStopped
+from hyperslab.errors import RunStopped
 from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Refused
 from hyperslab.plan.collecting import collected
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.failing import CommandFailed, after, not_started
-from hyperslab.plan.journal import Tail
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.storage import renaming
 from hyperslab.storage.recordfile import load_record, save_record
@@ -46,36 +51,72 @@ _ENDS = re.compile("[_.]")
 _REMEDY = "remove it, and the files of the group level"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a group level works, in a directory that nobody else uses meanwhile."""
+
+    folder: Path
+    "Empty folder, which is removed afterwards."
+    recorded: Recorded
+    "What runs have recorded there."
+
+    @property
+    def made(self) -> Path:
+        """Folder below that it writes to."""
+        return self.folder / MADE
+
+
 def run_group_command(
     selection: Selection,
     out: Path,
     words: Sequence[str],
     allow_missing: bool = False,
     limit_s: float | None = None,
+    tell: Tell = unheard,
 ) -> list[str]:
     """Run a command that puts the results of participants together, with the placeholders of
     commands, for some seconds at most; names of the files that it has made, below the output
-    directory.
+    directory. What it says of the dataset is told.
 
     Raises UsageError where participants have no result, unless these may be missing, OutputBusy
     where some are being worked on, and RunStopped where the command has failed.
     """
     directory = RunDirectory(out.absolute())
-    people = (*selection.units, *_tried(selection.without_images, out))
-    with among_complete(people, directory, allow_missing) as place:
-        there = place / MADE
-        work = place / "work"
-        for folder in (there, work):
+    with among_complete(selection, directory, allow_missing) as place:
+        work = place.folder / "work"
+        for folder in (place.made, work):
             folder.mkdir()
-        values = {"out": str(there), "work": str(work)}
+        values = {"out": str(place.made), "work": str(work)}
         what = f"the group level over {out}"
         execute(words, values, directory, os.getcwd(), what, limit_s=limit_s)
-        made = _names_in(there)
-        _require_own(directory, made)
+        made = _names_in(place.made)
         if uses(words, "out") and not made:
             raise RunStopped(f"the group level has written nothing to {{out}}: {words[0]}")
-        give_names(directory, place, made)
+        made = without_statements(selection, made)
+        _require_own(directory, place.recorded, made)
+        conclude(selection, directory, place, made, tell)
     return made
+
+
+def conclude(
+    selection: Selection, directory: RunDirectory, place: Place, made: Sequence[str], tell: Tell
+) -> None:
+    """Give files their names, and say of the datasets what the group level says of them."""
+    changed = hear_group(directory, place.made, sites_of(selection))
+    give_names(directory, place, made)
+    for site in changed:
+        describe(directory, site, tell)
+
+
+def sites_of(selection: Selection) -> list[str]:
+    """The sites of a collection, or '' of a dataset."""
+    return [dataset.site for dataset in selection.datasets]
+
+
+def without_statements(selection: Selection, made: Iterable[str]) -> list[str]:
+    """Names of files without those of datasets as a whole."""
+    own = {name for site in sites_of(selection) for name in names_of(site)}
+    return [name for name in made if name not in own]
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -88,18 +129,35 @@ def _names_in(folder: Path) -> list[str]:
 
 @contextmanager
 def among_complete(
-    people: Sequence[Unit], directory: RunDirectory, allow_missing: bool
-) -> Iterator[Path]:
-    """An empty folder in a directory that nobody else uses, and that has the results of units.
-    Raises UsageError for units without, unless they may be missing, and OutputBusy.
+    selection: Selection,
+    directory: RunDirectory,
+    allow_missing: bool,
+    needs_images: bool = True,
+) -> Iterator[Place]:
+    """An empty folder in a directory that nobody else uses, and that has the results of all who are
+    selected; with `needs_images`, of those without images only where something was tried. Raises
+    UsageError where one is missing, unless that may be, and OutputBusy.
     """
     out = directory.out
     if not directory.root.is_dir():  # and so nobody works there
-        _require_left(people, out, allow_missing)
+        nothing = Recorded({}, frozenset())
+        _require_left(_people(selection, nothing, needs_images), out, allow_missing)
     with owned(directory):
-        _require_done(people, out, allow_missing)
-        with private(directory) as place:
-            yield place
+        found = recorded(directory)
+        _require_done(_people(selection, found, needs_images), found, out, allow_missing)
+        with private(directory) as folder:
+            yield Place(folder, found)
+
+
+def _people(selection: Selection, found: Recorded, needs_images: bool) -> list[Unit]:
+    """The units that have to have results."""
+    tried = {participant_of(label) for label in found.tried}
+    others = [
+        unit
+        for unit in selection.without_images
+        if not needs_images or unit.participant.name in tried
+    ]
+    return [*selection.units, *others]
 
 
 def require_results(selection: Selection, out: Path, allow_missing: bool) -> None:
@@ -115,13 +173,12 @@ def _require_left(units: Sequence[Unit], out: Path, allow_missing: bool) -> None
     require_complete(len(missing) < len(people), missing, out, allow_missing)
 
 
-def _require_done(units: Sequence[Unit], out: Path, allow_missing: bool) -> None:
+def _require_done(units: Sequence[Unit], found: Recorded, out: Path, allow_missing: bool) -> None:
     """Raise UsageError for participants of whom something was tried and is not done; where nothing
     is recorded of somebody, for those that no file is named for.
     """
-    outcomes = outcomes_of(out)
-    failed = {participant_of(label) for label, is_done in outcomes.items() if not is_done}
-    done = {participant_of(label) for label, is_done in outcomes.items() if is_done}
+    failed = {participant_of(label) for label, is_done in found.tried.items() if not is_done}
+    done = {participant_of(label) for label, is_done in found.tried.items() if is_done}
     people = dict.fromkeys(unit.participant for unit in units)
     unrecorded = [one for one in people if one.name not in failed | done]
     there = done | _that_have_left(unrecorded, out)
@@ -134,12 +191,6 @@ def _lacking(name: str, there: Collection[str]) -> str:
     if name in there:
         return f"{name} (of some sessions)"
     return name
-
-
-def _tried(units: Sequence[Unit], out: Path) -> list[Unit]:
-    """Units without images that an app has been run over all the same."""
-    names = {participant_of(label) for label in outcomes_of(out)}
-    return [unit for unit in units if unit.participant.name in names]
 
 
 def _that_have_left(people: Iterable[Participant], out: Path) -> set[str]:
@@ -156,19 +207,6 @@ def _stems(home: Path) -> set[str]:
     with suppress(FileNotFoundError):
         return {_ENDS.split(name, maxsplit=1)[0] for name in os.listdir(home)}
     return set()
-
-
-@contextmanager
-def owned(directory: RunDirectory) -> Iterator[None]:
-    """A block in which nobody else uses the directory. Raises OutputBusy."""
-    try:
-        lock = directory.own()
-    except OutputBusy:
-        raise busy_with_participants(directory.out) from None
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 @contextmanager
@@ -236,12 +274,12 @@ def earlier(directory: RunDirectory) -> set[str]:
     return set(record["files"])
 
 
-def give_names(directory: RunDirectory, place: Path, made: Sequence[str]) -> None:
+def give_names(directory: RunDirectory, place: Place, made: Sequence[str]) -> None:
     """Give files their names; the record of them is there before."""
     before = earlier(directory)
     note_made(directory, made)
     for name in made:
-        ready = place / MADE / name
+        ready = place.made / name
         final = directory.out / name
         renaming.synchronise(ready)
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -258,23 +296,15 @@ def note_made(directory: RunDirectory, made: Sequence[str]) -> None:
     save_record(directory.root / RECORD, {"files": sorted({*earlier(directory), *made})})
 
 
-def _require_own(directory: RunDirectory, names: Iterable[str]) -> None:
+def _require_own(directory: RunDirectory, found: Recorded, names: Iterable[str]) -> None:
     """Raise RunStopped for files that are there and that no group level has made."""
-    own = {*earlier(directory), *_made_by_runs(directory)}
+    own = {*earlier(directory), *found.gathered}
     for name in names:
         if name not in own and os.path.lexists(directory.out / name):
             raise RunStopped(
                 f"the group level has made {name}, which is in {directory.out} already: let it"
                 " write another name, or move that file away"
             )
-
-
-def _made_by_runs(directory: RunDirectory) -> Iterator[str]:
-    """Names of what the group level of runs has made."""
-    for folder, plan in directory.plans():
-        for outcome in Tail(folder).poll():
-            if outcome.task >= plan["tasks"] and outcome.status == "done":
-                yield from (written.path for written in outcome.outputs)
 
 
 def told(made: Sequence[str], out: Path) -> str:

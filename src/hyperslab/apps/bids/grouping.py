@@ -1,6 +1,7 @@
-"""The group level of the brain app as a command of a run: `python -m hyperslab.apps.bids.grouping`.
+"""The group level as a command of a run; for the brain app `python -m
+hyperslab.apps.bids.grouping`.
 
-It looks at the dataset again, as what participants have left is there only when it begins.
+That looks at the dataset again, as what participants have left is there only when it begins.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hyperslab.apps.bids.described import GROUP
+from hyperslab.apps.bids.description import names_of
 from hyperslab.apps.bids.group import BY_IMAGE, BY_PARTICIPANT, BY_SITE, save_group
 from hyperslab.apps.bids.running import Asked, Selection, gathered, select
 from hyperslab.errors import HyperslabError
@@ -20,6 +23,14 @@ from hyperslab.plan.command import CommandTask
 from hyperslab.plan.placeholders import literal
 
 LABEL = "group"
+
+
+def of_group(selection: Selection, argv: Sequence[str], after: Sequence[str] = ()) -> CommandTask:
+    """A command of the group level, which may say something of each dataset."""
+    names = [name for dataset in selection.datasets for name in names_of(dataset.site)]
+    return CommandTask(
+        LABEL, tuple(argv), after=tuple(after), statements=tuple(names), speaker=GROUP
+    )
 
 
 def group_task(

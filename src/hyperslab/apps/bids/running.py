@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
-from hyperslab.apps.bids.description import (
-    FILE,
-    derivative,
-    read_description,
-    save_description,
-)
+from hyperslab.apps.bids.described import describe, say
+from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import earlier_units, require_same_way, wanted
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
+from hyperslab.apps.bids.idle import idle
 from hyperslab.apps.bids.table import rows, site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, require_content, units
 from hyperslab.apps.bids.wanted import (
@@ -30,13 +26,14 @@ from hyperslab.apps.bids.wanted import (
     read_filters,
 )
 from hyperslab.apps.commands.running import commanded, own_options, run_commands
+from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver import calls
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result, together
 from hyperslab.driver.run import run
-from hyperslab.errors import FormatError, OutputBusy, UsageError
+from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Progress, Quiet
@@ -123,8 +120,10 @@ def run_participants(
     if not then:
         return _run_beside(work, options, progress or Quiet(), tidy)
     tidy("")
+    progress = progress or Quiet()
     result = _run_alone(work, options, progress, then, allow_missing)
-    _describe(work)
+    _describe(work, progress.tell)
+    progress.end()
     return result
 
 
@@ -156,7 +155,7 @@ class _Work:
 def _run_alone(
     work: _Work,
     options: Options,
-    progress: Progress | None,
+    progress: Progress,
     then: Sequence[CommandTask],
     allow_missing: bool,
 ) -> Result:
@@ -194,7 +193,8 @@ def _run_beside(
         for hand in hands:
             require_same_way(work.units, hand.done, work.out)
             results.append(_run_in_hand(work, hand, options, progress))
-            _describe(work)
+            _describe(work, progress.tell)
+            progress.end()
             if results[-1].ended_early:
                 break
     return together(results)
@@ -215,35 +215,10 @@ def run_group(
     """Put together what the brain app has found in every participant. Raises UsageError where some
     are missing, unless these may be, and OutputBusy where some are being looked for.
     """
-    with _idle(Path(out)):
+    with idle(RunDirectory(Path(out))):
         group = gathered(selection, out, allow_missing)
         save_group(group, Path(out))
         return group
-
-
-def busy_with_participants(out: Path) -> OutputBusy:
-    """The error for a group level while others work into the directory."""
-    return OutputBusy(
-        f"{out}: participants are being worked on there: wait until these calls have ended"
-        f" ('hyperslab wait {out}'), and ask for the group level again"
-    )
-
-
-@contextmanager
-def _idle(out: Path) -> Iterator[None]:
-    """A block in which no participant is worked on. Raises OutputBusy where one is."""
-    directory = RunDirectory(out)
-    if not directory.root.is_dir():  # and so no call: one does not begin among files of others
-        yield
-        return
-    try:
-        lock = directory.own()
-    except OutputBusy:
-        raise busy_with_participants(out) from None
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def gathered(
@@ -304,15 +279,13 @@ def _require_outside(selection: Selection, out: Path) -> None:
         )
 
 
-def _describe(work: _Work) -> None:
-    """Write the description of the derivatives: of each site where it is a collection of them. One
-    that the app has written stays, also where another call names it in this moment.
-    """
+def _describe(work: _Work, tell: Tell = unheard) -> None:
+    """Write the description of the derivatives: of each site where it is a collection of them."""
     app = work.app
+    directory = RunDirectory(work.out)
     for dataset in work.selection.datasets:
-        home = work.out / dataset.site
-        describes_itself = app.writes_of_dataset and (home / FILE).exists()
-        if home.is_dir() and not describes_itself:
+        if (work.out / dataset.site).is_dir():
             said = read_description(dataset.folder)
-            description = derivative(dataset.folder, said, app.title, app.generated_by)
-            save_description(home, description, overwrite=not app.writes_of_dataset)
+            own = derivative(dataset.folder, said, app.title, app.generated_by)
+            say(directory, dataset.site, own)
+            describe(directory, dataset.site, tell)

@@ -31,6 +31,8 @@ LOCK, INPUTS, OUTPUTS, OPEN, TRIAL = "lock", "in", "out", "open", "trial"
 """What an area holds: its lock, copies of inputs, blocks, a file while blocks may be added, and a
 folder with tickets while it is not known whether that pays.
 """
+DECLINED, REFUSED = "declined", "refused."
+"""Word that something was not admitted, and of so many bytes that were, and had no room."""
 TICKETS = 3
 "Blocks that are added until that is known."
 _NAME = re.compile(r"\.hyperslab-staging-[0-9a-f]{12}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hyperslab.machine.host import Host
 from hyperslab.storage.mounts import file_system
-from hyperslab.storage.staging.area import OPEN, TICKETS, TRIAL
+from hyperslab.storage.staging.area import DECLINED, OPEN, REFUSED, TICKETS, TRIAL
 
 _SHARE = 0.9
 "Share of the free space of a tier that a run takes."
@@ -61,6 +61,29 @@ class Room:
                 return True
         return False
 
+    def decline(self) -> None:
+        """Leave word that something was not admitted. Nothing happens where the tier is gone."""
+        _touch(os.path.join(self.area, DECLINED))
+
+    def refuse(self, nbytes: int) -> None:
+        """Leave word that so many bytes were admitted, and had no room then, so that nobody tries
+        with as many again: others want room there at the same time.
+        """
+        _touch(os.path.join(self.area, f"{REFUSED}{nbytes}"))
+        self.decline()
+
+    @property
+    def has_declined(self) -> bool:
+        """Whether something was not admitted, or had no room."""
+        return os.path.exists(os.path.join(self.area, DECLINED))
+
+    def has_refused(self, nbytes: int) -> bool:
+        """Whether so many bytes, or fewer, had no room."""
+        with suppress(OSError):
+            names = filter(lambda name: name.startswith(REFUSED), os.listdir(self.area))
+            return any(int(name.removeprefix(REFUSED)) <= nbytes for name in names)
+        return False
+
     def holds(self, nbytes: int) -> bool:
         """Whether so many bytes more are admitted; not where the tier is gone."""
         try:
@@ -69,6 +92,12 @@ class Room:
             return False
         free = about.f_bavail * about.f_frsize - self.keep_free_nbytes
         return free >= nbytes * self.at_once
+
+
+def _touch(path: str) -> None:
+    """Have an empty file there, which a full tier mostly has room for."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def is_compared(number: int, nbytes: int) -> bool:

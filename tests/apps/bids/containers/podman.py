@@ -83,6 +83,10 @@ group)
         echo "results can be written to"
         exit 3
     fi
+    grep -q GeneratedBy "$2/dataset_description.json"
+    echo '{"Name": "of the group", "GeneratedBy": [{"Name": "Averages"}]}' \
+        > "$2/dataset_description.json"
+    echo '*.tsv' > "$2/.bidsignore"
     cat "$2"/sub-*/head.txt > "$2/group.tsv"
     mkdir "$2/report"
     cat "$2/group.tsv" > "$2/report/all.txt"

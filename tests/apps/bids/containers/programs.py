@@ -31,9 +31,12 @@ if words[0] == "run":
         folder = pathlib.Path(out, f"sub-{{label}}")
         folder.mkdir()
         (folder / "made.txt").write_text(label)
-        (pathlib.Path(out) / "dataset_description.json").write_text('{{"Name": "of the app"}}')
     else:
         pathlib.Path(out, "group.txt").write_text("all")
+    maker = [{{"Name": "Toy", "Version": "1.2"}}, {{"Name": level}}]
+    said = json.dumps({{"Name": "of the app", "GeneratedBy": maker}})
+    (pathlib.Path(out) / "dataset_description.json").write_text(said)
+    (pathlib.Path(out) / ".bidsignore").write_text(level + "\\n")
 """
 
 

@@ -4,6 +4,7 @@ whoever dies.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -29,7 +30,13 @@ def bids(home: Path, out: Path, level: str, *more: object) -> Finished:
 
 def visible(out: Path) -> list[str]:
     paths = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
-    return sorted(str(path) for path in paths if path.parts[0] != ".hyperslab")
+    return sorted(str(path) for path in paths if path.parts[0][0] != ".")
+
+
+def describers(out: Path) -> tuple[str, list[str]]:
+    """What a dataset is called, and who has made it."""
+    said = json.loads((out / "dataset_description.json").read_text())
+    return said["Name"], [one["Name"] for one in said["GeneratedBy"]]
 
 
 OF_GROUP = ["group.tsv", "report/all.txt"]
@@ -57,7 +64,9 @@ def test_both_levels(podman: Podman, home: Path, tmp_path: Path, engine: str, sa
         assert done.code == 0, done
         assert f"group      2 files in {out}" in done.out
         assert (out / "group.tsv").read_text() == "head\nhead\n"
-    assert "5 of 5 outputs unchanged" in call("verify", out).out
+    assert describers(out) == ("Toy", ["hyperslab", "toybids", "Averages"])
+    assert (out / ".bidsignore").read_text().split() == ["group_*", "figures", "*.tsv"]
+    assert "4 of 4 outputs unchanged" in call("verify", out).out
     assert podman.containers() == []
 
 
@@ -89,7 +98,8 @@ def test_both_levels_in_one_run(podman: Podman, home: Path, tmp_path: Path) -> N
     done = bids(home, out, "both", "--engine", "threads", "--resume")
     assert done.code == 0, done
     assert (out / "group.tsv").read_text() == "another\nhead\n"
-    assert "7 of 7 outputs unchanged" in call("verify", out).out
+    assert describers(out) == ("Toy", ["hyperslab", "toybids", "Averages"])
+    assert "6 of 6 outputs unchanged" in call("verify", out).out
     make(home, t1w("1"), content=b"a third\n")
     make(home, "failing")
     failed = bids(home, out, "both", "--engine", "threads", "--resume", "--retries", 0)

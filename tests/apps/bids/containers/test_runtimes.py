@@ -105,9 +105,18 @@ def test_the_words_of_each_runtime(
     files = {path.relative_to(out).as_posix() for path in out.rglob("*.[jt]*") if path.is_file()}
     visible = {name for name in files if not name.startswith(".")}
     assert visible == {"dataset_description.json", "sub-1/made.txt", "sub-10/made.txt"}
-    assert json.loads((out / "dataset_description.json").read_text())["Name"] == "of the app"
+    said = json.loads((out / "dataset_description.json").read_text())
+    assert said["Name"] == "of the app"
+    toy, *others = said["GeneratedBy"]
+    assert toy["Container"] == {"Type": runtime, "Tag": image}
+    assert [one["Name"] for one in (toy, *others)] == ["Toy", "participant", "hyperslab"]
     group = bids(home, out, "group", *asked)
     assert group.code == 0, group
+    assert f"group      1 file in {out}" in group.out
+    said = json.loads((out / "dataset_description.json").read_text())
+    assert [one["Name"] for one in said["GeneratedBy"]][-1] == "group"
+    lines = (out / ".bidsignore").read_text().split()
+    assert lines == ["participant", "group_*", "figures", "group"]
     assert (out / "group.txt").read_text() == "all"
     third = words_of(log, "run")[2]
     assert mounted(third, flag)["/out/sub-10"] == f"{out}/sub-10:ro"
@@ -116,7 +125,7 @@ def test_the_words_of_each_runtime(
     again = bids(home, out, "participant", *asked, "--resume")
     assert again.code == 0, again
     assert len(words_of(log, "run")) == 3
-    assert "3 of 3 outputs unchanged" in call("verify", out).out
+    assert "2 of 2 outputs unchanged" in call("verify", out).out
 
 
 @pytest.mark.parametrize("runtime", ["docker", "apptainer"])

@@ -1,6 +1,7 @@
 """The group level of an app in a container: one container for each dataset.
 
 - it sees what the participants have left read-only, and writes to a folder that nobody else sees
+- of the description of the dataset it has a copy, which it may change or write anew, as apps do
 
 Held by tests/apps/bids/containers.
 """
@@ -8,6 +9,7 @@ Held by tests/apps/bids/containers.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,15 +24,16 @@ from hyperslab.apps.bids.containers.runtimes import (
     require_mountable,
 )
 from hyperslab.apps.bids.dataset import SUBJECT, Dataset
+from hyperslab.apps.bids.description import FILE, names_of
 from hyperslab.apps.bids.gathering import (
-    MADE,
     among_complete,
+    conclude,
     earlier,
     execute,
     files_below,
-    give_names,
 )
 from hyperslab.apps.bids.running import Selection
+from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.placeholders import literal
 
@@ -56,26 +59,26 @@ def run_group_in_container(
     asked: Container,
     allow_missing: bool = False,
     limit_s: float | None = None,
+    tell: Tell = unheard,
 ) -> list[str]:
     """Run the group level of an app over every dataset, for some seconds each at most; names of the
-    files that it has made, below the output directory.
+    files that it has made, below the output directory. What it says of the dataset is told.
 
     Raises UsageError where participants have no result, unless these may be missing, OutputBusy
     where some are being worked on, and RunStopped where the app has failed.
     """
     require_mountable(selection.root, os.path.abspath(out))
     directory = RunDirectory(out.absolute())
-    people = (*selection.units, *selection.without_images)
-    with among_complete(people, directory, allow_missing) as place:
+    with among_complete(selection, directory, allow_missing, needs_images=False) as place:
         made = []
-        for level in levels(selection, out, place / MADE, place):
+        for level in levels(selection, out, place.made, place.folder):
             with among_results(level, asked, directory) as words:
                 work = str(level.work)
                 what = f"the group level of {name_of(asked.image)} over {level.dataset.folder}"
                 remove = asked.remove_words()
                 execute(words, {"work": work}, directory, work, what, remove, limit_s)
             made += made_by(level, directory)
-        give_names(directory, place, made)
+        conclude(selection, directory, place, made, tell)
     return made
 
 
@@ -103,21 +106,41 @@ def among_results(
     there = _results(level.home, directory)
     for name in there:
         _make_place(level.home / name, level.private / name)
+    _lend(level)
     words = app_words("group", level.labels)
     yield asked.run_words(_mounts(level, there), str(directory.out), words)
     for name in there:
         _remove_place(level.private / name)
+    _take_back(level)
 
 
 def made_by(level: Level, directory: RunDirectory) -> list[str]:
-    """Names of what the container of a level has made, below the output directory."""
+    """Names of what the container of a level has made, below the output directory, but for what it
+    says of the dataset.
+    """
     top = level.private
-    return [_below(directory, level.home / path.relative_to(top)) for path in files_below(top)]
+    made = (path.relative_to(top).as_posix() for path in files_below(top))
+    return [_below(directory, level.home / name) for name in made if name not in names_of("")]
+
+
+def _lend(level: Level) -> None:
+    """Have the app find the description of the dataset, as a file of its own."""
+    there = level.home / FILE
+    if there.is_file():
+        shutil.copyfile(there, level.private / FILE)
+
+
+def _take_back(level: Level) -> None:
+    """Remove the description where the app has left it as it was."""
+    there = level.home / FILE
+    here = level.private / FILE
+    if there.is_file() and here.is_file() and here.read_bytes() == there.read_bytes():
+        here.unlink()
 
 
 def _results(home: Path, directory: RunDirectory) -> list[str]:
-    """Names in a folder of what participants have left."""
-    before = earlier(directory)
+    """Names in a folder of what participants have left, but for the description."""
+    before = {*earlier(directory), _below(directory, home / FILE)}
     visible = [name for name in os.listdir(home) if not name.startswith(".")]
     return sorted(name for name in visible if _is_left(home / name, directory, before))
 

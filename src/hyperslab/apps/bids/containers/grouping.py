@@ -22,7 +22,7 @@ from hyperslab.apps.bids.containers.group import (
 )
 from hyperslab.apps.bids.containers.runtimes import Container, require_mountable
 from hyperslab.apps.bids.gathering import note_made, require_results
-from hyperslab.apps.bids.grouping import LABEL, with_tuples
+from hyperslab.apps.bids.grouping import of_group, with_tuples
 from hyperslab.apps.bids.running import Asked, Selection, select
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import HyperslabError
@@ -54,7 +54,7 @@ def container_group_task(
         *(literal(selection.root), literal(place), "{out}", "{work}", "{attempt}"),
         literal(json.dumps(said)),
     )
-    return CommandTask(LABEL, argv, after=container.remove_words())
+    return of_group(selection, argv, after=container.remove_words())
 
 
 def main(arguments: Sequence[str]) -> int:
