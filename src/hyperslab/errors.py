@@ -115,6 +115,8 @@ def _python_words(found: re.Match[str]) -> str:
         return name + rest
     if re.fullmatch(r"-?[\d.]+", value):
         return f"{name}={value}"
+    if re.fullmatch(r"-?\d+(,-?\d+)+", value):
+        return f"{name}=({value.replace(',', ', ')})"
     return f"{name}={value!r}"
 
 

@@ -124,7 +124,8 @@ def test_no_halo_helps_what_needs_the_whole_array(function: Any, axes: list[int]
     found = check_locality(Pipeline(noise((12, 10, 8, 30))).map(function))
     assert found.enough is None
     assert [difference.axis for difference in found.differences] == axes
-    assert f"--axes-whole {','.join(map(str, axes))}, with" in found.lines()[-1]
+    told = tuple(axes) if len(axes) > 1 else axes[0]
+    assert f"axes_whole={told}, with" in found.lines()[-1]
 
 
 @pytest.mark.parametrize(("width", "halo"), [(2, 8), (0.3, 1)])
@@ -135,7 +136,7 @@ def test_a_halo_may_be_longer_than_an_axis(width: float, halo: int) -> None:
     found = check_locality(Pipeline(noise((20, 20, 3))).map(blurred))
     assert found.enough == (0, 0, halo)
     assert check_locality(Pipeline(noise((20, 20, 3))).map(blurred, halo=found.enough)).ok
-    assert ("--axes-whole 2, which costs less" in found.lines()[-1]) == (halo >= 3)
+    assert ("axes_whole=2, which costs less" in found.lines()[-1]) == (halo >= 3)
 
 
 def test_axes_that_no_halo_mends_are_told_beside_the_halo_of_the_others() -> None:
@@ -145,7 +146,7 @@ def test_axes_that_no_halo_mends_are_told_beside_the_halo_of_the_others() -> Non
     found = check_locality(Pipeline(noise((90, 20, 12))).map(mixed))
     *_, tried, remedy = found.lines()
     assert re.search(r"along axis 2 a halo of \d+ is not enough: a longer", tried)
-    assert "remedy     --halo 1,0,0 --axes-whole 2 (at least this halo), with which the" in remedy
+    assert "remedy     halo=(1, 0, 0) axes_whole=2 (at least this halo), with which the" in remedy
     assert check_locality(Pipeline(noise((90, 20, 12))).map(mixed, halo=(1, 0, 0)), [2]).ok
 
 
@@ -222,7 +223,7 @@ def test_axes_that_the_blocks_leave_whole_are_not_cut() -> None:
         found = check_locality(pipeline, rule=rule)
         assert found.axes == (2,)
         assert found.enough == (0, 0, 8)
-        assert "remedy     --halo 0,0,8 (at least this halo), with which" in found.lines()[2]
+        assert "remedy     halo=(0, 0, 8) (at least this halo), with which" in found.lines()[2]
     enough = Pipeline(noise((30, 20, 12))).map(gaussian, halo=(0, 0, 8))
     (line,) = check_locality(enough, rule=Rule("blocks", (1, 1, 4))).lines()
     assert line.endswith("is the same however it is cut along axis 2")

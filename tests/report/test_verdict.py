@@ -141,6 +141,15 @@ def test_one_task_on_two_slots() -> None:
     assert "1 task for 2 slots" in few.sentence
 
 
+def test_nothing_is_between_tasks_where_no_slot_has_had_two() -> None:
+    begun = span("w0/t0", 0, "compute", 0.0, 0.2, cpu=0.2)
+    ended = span("w0/t0", 0, "write", 3.0, 0.1, MB)
+    verdict = of(trace([begun, ended], ("w0/t0", "w1/t0")))
+    assert "between-tasks" not in [finding.rule for finding in verdict.findings]
+    assert "Between tasks" not in verdict.paragraph
+    assert "went to idle slots" not in verdict.paragraph
+
+
 def test_the_last_wave_leaves_slots_idle() -> None:
     equal = [span(f"w{i % 2}/t0", i, "compute", i // 2, 1.0, cpu=1.0) for i in range(3)]
     assert found(trace(equal), "too-few-partitions").share == pytest.approx(0.25)

@@ -37,7 +37,7 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.learning import learned
 from hyperslab.driver.lesson import cut_axes
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, in_callers_words
 from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.compile import compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
@@ -190,7 +190,10 @@ class Locality:
         return tells and all(found.is_rounding for found in self.differences)
 
     def lines(self) -> list[str]:
-        """What was found and what to do, to print."""
+        """What was found and what to do, to print: with flags, or in Python with its words."""
+        return [in_callers_words(line) for line in self._lines()]
+
+    def _lines(self) -> list[str]:
         extent = "x".join(map(str, self.window.count))
         where = f"a sample of {extent} elements {self.window}"
         if not self.is_repeatable:

@@ -67,6 +67,11 @@ def _require_one(returned: Any, step: Step) -> None:
     is_tuple = isinstance(returned, tuple) and any(isinstance(a, np.ndarray) for a in returned)
     if not is_dict and not is_tuple:
         return
+    if is_dict and not (returned and all(returned)):
+        raise BlockError(
+            f"{step.ref.name} returned a dict of {_listed([repr(name) for name in returned])}, not"
+            " one array: give every array in it a name, or return one"
+        )
     names = "NAME,NAME"
     arrays = returned
     if is_dict:

@@ -188,7 +188,7 @@ def _said(sources: SourceSet, left: Sequence[Sequence[str]]) -> tuple[str, ...]:
     for whole, texts in zip(sources.wholes, left, strict=True):
         if texts:
             label = sources.first(whole).label
-            said.append(f"left out of what is made of {label}: {'; '.join(texts)}")
+            said.append(f"left out of results of {label}: {'; '.join(texts)}")
     if len(said) > SHOWN:
         said = [*said[:SHOWN], f"the same of {show_count(len(said) - SHOWN, 'more array')}"]
     return tuple(said)

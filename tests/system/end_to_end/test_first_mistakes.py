@@ -30,6 +30,12 @@ def mixed(block):
 def listed(block):
     return [1, 2, 3]
 
+def bare(block):
+    return {}
+
+def nameless(block):
+    return {"": block}
+
 def told(block):
     return "hello"
 
@@ -174,6 +180,14 @@ def test_what_is_no_array_is_said_by_tasks_that_nobody_has_tried(mine: Path) -> 
     for function, said in (("listed", "a list of 3"), ("told", "a text")):
         failed = run(mine, function, "--no-trial")
         assert f"{function} returned {said}, not an array of shape (1, 2, 3): return" in failed.err
+        shutil.rmtree(mine.parent / "out")
+
+
+def test_arrays_without_names_are_told(mine: Path) -> None:
+    for function, said in (("bare", "a dict of nothing"), ("nameless", "a dict of ''")):
+        failed = run(mine, function)
+        assert failed.code == 1
+        assert f"{function} returned {said}, not one array: give every array" in failed.err
         shutil.rmtree(mine.parent / "out")
 
 

@@ -102,7 +102,7 @@ def test_what_measures_something_else_has_no_unit(
     prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
     (left,) = prepared.left
     assert left == (
-        f"left out of what is made of {source}::/t2m: attributes units, standard_name, long_name,"
+        f"left out of results of {source}::/t2m: attributes units, standard_name, long_name,"
         " actual_range (they describe other values)"
     )
     hyperslab.run(pipeline, engine="serial")

@@ -141,8 +141,9 @@ def _check_encoding(path: str, encoding: Encoding) -> None:
 def _check_scaling(path: str, scaling: Scaling | None) -> None:
     if scaling is not None and not scaling.is_linear:
         raise UsageError(
-            f"{path}: NIfTI cannot say what these stored values mean: some are missing, or scaled"
-            " by slices; use --values real"
+            f"{path}: NIfTI cannot say what these stored values mean: some stand for a missing"
+            " value (_FillValue, missing_value), or each slice has a scale of its own; use"
+            " --values real"
         )
 
 

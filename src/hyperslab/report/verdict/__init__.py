@@ -15,7 +15,7 @@ from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import NOTABLE, SHORT_S, STARVED, Finding, Verdict
 from hyperslab.trace import Trace
-from hyperslab.units import show_seconds, show_share
+from hyperslab.units import show_count, show_seconds, show_share
 
 __all__ = ["Finding", "Verdict", "judge"]
 
@@ -154,6 +154,10 @@ def _unexplained(limits: list[Finding], summary: Summary) -> list[Finding]:
     if others:
         evidence = f"The rest: {', '.join(others)}."
     sentence = f"{show_share(share)} of the slots' time went to {part.noun}."
+    if part.label == "idle":
+        tasks = show_count(summary.tasks, "task")
+        sentence = f"Slots had no task for {show_share(share)} of their time."
+        evidence = f"{tasks} on {show_count(summary.slots, 'slot')}. {evidence}"
     return [Finding("largest-part", sentence, evidence, "", share)]
 
 

@@ -62,6 +62,8 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
         # a slot that gives way to other processes takes long to come back: that is no cost of the
         # engine
         return []
+    if len(evidence.attempts) <= len(evidence.slots):
+        return []  # nothing is between tasks where no slot has had two
     if usual > SMALL * each or len(lengths) < FEWEST:
         return [_between_tasks(evidence, share, usual)]
     return [
