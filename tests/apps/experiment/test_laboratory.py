@@ -94,7 +94,7 @@ def laboratories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         remove(lab)
 
 
-def one_trial(root: Path, workers: int, **network: float) -> tuple[Experiment, Attempt]:
+def one_trial(root: Path, workers: int, **network: Any) -> tuple[Experiment, Attempt]:
     """A trial over a slow link of a worker."""
     loaded = find("dask-network/placement").load("smoke")
     about = loaded.spec.network.model_copy(update=network)
@@ -148,7 +148,7 @@ def test_a_trial_that_loses_its_links_is_spoiled_and_tried_again(
         return run_trial(*told)
 
     monkeypatch.setattr(runner, "run_trial", without_emulator)
-    asked, attempt = one_trial(tmp_path / "out", 1)
+    asked, attempt = one_trial(tmp_path / "out", 1, backend="emulator")
     assert attempt.state == "failed"
     assert "were lost: hyperslab-links of" in attempt.starved
     assert attempt.reason == attempt.starved
