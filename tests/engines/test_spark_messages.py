@@ -2,8 +2,8 @@
 
 `shuffle.events` was recorded with Spark 4.3.0 on a cluster of two workers: four tasks wrote for a
 `groupByKey`, four read. Executors of one host would read each other's files past the network, and
-count them as their own: `spark.shuffle.readHostLocalDisk` was false. Of ends of tasks the fields are
-kept that are read here, and their neighbours.
+count them as their own: `spark.shuffle.readHostLocalDisk` was false. Of ends of tasks the fields
+are kept that are read here, and their neighbours.
 """
 
 from __future__ import annotations

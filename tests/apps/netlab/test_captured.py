@@ -53,9 +53,8 @@ def test_recorder_and_capture_agree_where_packets_are_lost(records: Path, tmp_pa
     require("emulator")
     required(without_tcpdump())
     told = recording.settings(tmp_path / "messages")
-    with laboratory(spec(LOSSY)) as lab:
-        with _captured(lab, tmp_path / "f.pcap"):
-            _play(lab, tmp_path, told)
+    with laboratory(spec(LOSSY)) as lab, _captured(lab, tmp_path / "f.pcap"):
+        _play(lab, tmp_path, told)
     captured = decode(tmp_path / "f.pcap")
     recorded = recording.gathered(tmp_path / "messages")
     assert recorded.meta["notes"] == []
@@ -82,7 +81,7 @@ def _require_same(
     """What has arrived was received, but for last words that nobody has waited for."""
     unheard = {name: arrived[name][0] - heard.get(name, (0, 0))[0] for name in arrived}
     assert heard.keys() <= arrived.keys()
-    assert all(0 <= missing for missing in unheard.values()), unheard
+    assert all(missing >= 0 for missing in unheard.values()), unheard
     assert sum(unheard.values()) <= ways, unheard
     assert all(heard[name] == arrived[name] for name in arrived if not unheard[name])
 
