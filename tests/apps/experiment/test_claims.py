@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment import runner
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import (
     UNTIL_WRITTEN,
@@ -453,33 +452,6 @@ def test_emulated_tiers_are_marked(tmp_path: Path) -> None:
 
 def longer(evidence: Evidence) -> Judged:
     return expecting({"slower"}, list(evidence.beside("iterations", 2, 1)))
-
-
-def test_who_interrupts_is_told_the_command_that_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a page of verdicts it is the same one; of an experiment another verb."""
-
-    def interrupted(*_: object) -> object:
-        raise KeyboardInterrupt
-
-    small = SpecFile("small", "small.toml", f"{TEXT}\n[scales.laptop]\n", tmp_path)
-    paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
-    monkeypatch.setattr(command, "find", lambda _: small)
-    monkeypatch.setattr(command, "paper_of", lambda _: paper)
-    monkeypatch.setattr(runner, "mounted", interrupted)
-    verdicts = ("verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages", "--run")
-    spec = tmp_path / "spec.toml"
-    spec.write_text(TEXT)
-    for words, told in (
-        (verdicts, "the same command, with --run, goes on from here"),
-        (verdicts, "the same command, with --run, goes on from here"),
-        (("run", spec, "--out", tmp_path / "out"), "'hyperslab experiment resume' with the same"),
-    ):
-        done = call("experiment", *words)
-        assert done.code == 130
-        assert "interrupted" in done.err
-        assert told in done.err
 
 
 def test_a_page_of_verdicts_is_made_by_one_command(

@@ -130,7 +130,7 @@ def lines_of(
 
 
 def _deaths(usage: Usage) -> str:
-    """Which nodes have lost what ran on them, as a sentence; '' where none has."""
+    """Name the nodes that have lost what ran on them, in a clause; '' where none has."""
     if not usage.died:
         return ""
     return f"what ran on {show_list(usage.died)} has died meanwhile"
