@@ -1,4 +1,4 @@
-"""What links have dropped is counted as long as the laboratory is there; what tests look at here."""
+"""What links have dropped stays counted as long as there is the laboratory; what tests look at."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _require_counters_to_go_on(kernel: Lab) -> None:
     lossy = BACKENDS["kernel"].read(slow).since(first).links["scheduler"]["up"].drops
     assert min(lossy["queue"], lossy["loss"]) > 0, lossy
     for said in (OneWay(rate="30Mbit", loss=0.02), OneWay(rate="none", loss=0.0)):
-        changed = change(slow, "scheduler", said)
-        read = BACKENDS["kernel"].read(changed).since(first)
+        slow = change(slow, "scheduler", said)
+        read = BACKENDS["kernel"].read(slow).since(first)
         assert read.links["scheduler"]["up"].drops == lossy, said
-    again = change(changed, "scheduler", OneWay(rate="20Mbit", loss=0.05))
+    again = change(slow, "scheduler", OneWay(rate="20Mbit", loss=0.05))
     _fill(again)
     more = BACKENDS["kernel"].read(again).since(first).links["scheduler"]["up"].drops
     assert more["queue"] > lossy["queue"]
