@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +134,60 @@ def test_a_worker_that_does_not_answer_is_a_note(
     assert len(network.notes) == 2
     assert "worker worker-0 does not reach scheduler at 127.0.0.1" in network.notes[0]
     assert any(line.startswith("  note ") for line in lines_of(network))
+
+
+ELSEWHERE = "tcp://192.0.2.1:9"
+"An address of no host (RFC 5737), as one that a service translates is none of the worker's own."
+
+
+@pytest.fixture
+def translated(cluster: DaskCluster) -> Iterator[str]:
+    """The cluster's address, whose second worker is known by an address that is none of its own."""
+    from distributed import Client
+
+    with Client(cluster.address, set_as_default=False) as client:
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        (other,) = [place for place, one in known.items() if one["name"] == "worker-1"]
+
+        def call_it(dask_worker: Any, address: str) -> None:
+            dask_worker._address = address
+
+        client.run(call_it, address=ELSEWHERE, workers=[other])
+        yield cluster.address
+        client.run(call_it, address=other, workers=[other])
+
+
+def test_a_worker_that_cannot_listen_measures_those_that_can(translated: str) -> None:
+    network, _ = probed(translated)
+    assert network.nodes == NODES
+    assert [pair.nodes for pair in network.pairs] == [
+        ("client", "scheduler"),
+        ("worker worker-1", "scheduler"),
+        ("worker worker-0", "scheduler"),
+        ("worker worker-1", "worker worker-0"),
+    ]
+    (note,) = network.notes
+    assert note.startswith("nobody can connect to worker worker-1, which cannot listen: 192.0.2.1")
+    assert listeners(translated) == [0, 0, 0]
+
+
+def test_pairs_of_which_nobody_listens_are_notes(
+    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hyperslab.engines.dask import links
+
+    begun = links._begun
+
+    def deaf(*told: Any) -> Any:
+        made = begun(*told)
+        places = {name: one for name, one in made.places.items() if name == "scheduler"}
+        return dataclasses.replace(made, places=places)
+
+    monkeypatch.setattr(links, "_begun", deaf)
+    network, _ = probed(cluster.address)
+    assert [pair.other for pair in network.pairs] == ["scheduler"] * 3
+    (note,) = network.notes
+    assert "worker worker-0 and worker worker-1 were not measured: nobody can connect to" in note
 
 
 def test_a_listener_answers_who_knows_its_token_alone() -> None:

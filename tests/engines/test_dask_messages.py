@@ -7,13 +7,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import struct
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +24,7 @@ from hyperslab.engines.dask import recorder, recording
 from hyperslab.network.capture.decoding import decode
 from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.traffic import FILE, UNDECODABLE, Message, Traffic
+from tests.engines.captured import Counts, counts_of, directions_of, ends_of, without_tcpdump
 from tests.engines.recorded import beside
 from tests.repetitions import few
 from tests.system.clusters.required import required
@@ -34,7 +33,6 @@ from tests.system.faults.command import await_that
 PROGRAM = Path(__file__).with_name("dask_program.py")
 OLDEST = Path(sys.prefix) / "oldest-dask"
 "Where `make programs` puts the oldest supported version."
-Counts = dict[str, tuple[int, int]]
 T = TypeVar("T")
 ANSWERED = "reply:free-keys"
 "What an answer is called behind a batch that ends with that operation."
@@ -52,7 +50,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
 
 def test_recorder_and_capture_agree(environment: dict[str, str], tmp_path: Path) -> None:
     """Counts and bytes of every operation, of connections that both saw from their beginning."""
-    required(_without_tcpdump())
+    required(without_tcpdump())
     told = recording.settings(tmp_path / "messages")
     command = [sys.executable, str(PROGRAM)]
     with _captured(tmp_path / "f.pcap") as prefix:
@@ -62,17 +60,17 @@ def test_recorder_and_capture_agree(environment: dict[str, str], tmp_path: Path)
     recorded = recording.gathered(tmp_path / "messages")
     assert recorded.meta["processes"] == 3
     assert recorded.meta["notes"] == []
-    shared = _directions(captured) & _ends(recorded)
+    shared = directions_of(captured) & ends_of(recorded)
     assert len(shared) >= 16
-    assert shared == _ends(recorded)
-    of_packets = _counts(captured, shared)
+    assert shared == ends_of(recorded)
+    of_packets = counts_of(captured, shared)
     assert of_packets["get_data"][0] >= 1
     assert of_packets["heartbeat_worker"][0] >= 4
     assert of_packets["reply:get_data"][1] > 10**6
-    assert _counts(recorded.seen_once(), shared) == of_packets
+    assert counts_of(recorded.seen_once(), shared) == of_packets
     sent = recorded.columns["is_sent"]
-    assert _counts(recorded.where(sent), shared) == of_packets
-    _require_heard(_counts(recorded.where(~sent), shared), of_packets, len(shared))
+    assert counts_of(recorded.where(sent), shared) == of_packets
+    _require_heard(counts_of(recorded.where(~sent), shared), of_packets, len(shared))
 
 
 def _require_heard(heard: Counts, sent: Counts, ways: int) -> None:
@@ -85,14 +83,6 @@ def _require_heard(heard: Counts, sent: Counts, ways: int) -> None:
     assert sum(unheard.values()) <= ways / 2, unheard
     assert all(heard[name] == sent[name] for name in sent if not unheard[name])
     assert unheard.get("reply:get_data", 0) == unheard["compute-task"] == 0
-
-
-def _without_tcpdump() -> str:
-    if shutil.which("tcpdump") is None:
-        return "there is no tcpdump here: install the Debian package tcpdump"
-    if os.geteuid() != 0:
-        return "captures are for root: run the tests as root"
-    return ""
 
 
 LAST_PORTS = struct.pack(">4s4sHH", b"\x7f\0\0\1", b"\x7f\0\0\1", 19532, 19533)
@@ -143,37 +133,6 @@ def _network() -> Iterator[list[str]]:
             holder.kill()
 
 
-def _directions(captured: Traffic) -> set[tuple[str, str]]:
-    return {
-        (one["source"], one["target"])
-        for one in captured.meta["directions"]
-        if one["is_from_start"] and one["messages"] and not one["missing_nbytes"]
-    }
-
-
-def _rows(traffic: Traffic) -> Iterator[tuple[tuple[str, str], str, int, int]]:
-    names = ("source", "target", "operation", "count", "nbytes")
-    for source, target, operation, count, nbytes in zip(
-        *(traffic.columns[name].tolist() for name in names), strict=True
-    ):
-        ends = (traffic.addresses[source], traffic.addresses[target])
-        yield ends, traffic.operations[operation], count, nbytes
-
-
-def _ends(traffic: Traffic) -> set[tuple[str, str]]:
-    return {ends for ends, *_ in _rows(traffic)}
-
-
-def _counts(traffic: Traffic, chosen: set[tuple[str, str]]) -> Counts:
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    for ends, operation, count, nbytes in _rows(traffic):
-        if ends in chosen:
-            counts[operation] += count
-            sizes[operation] += nbytes
-    return {name: (counts[name], sizes[name]) for name in counts}
-
-
 def test_what_the_recorder_rests_on_is_there() -> None:
     """Names of distributed that are no public ones."""
     from distributed.comm import inproc, tcp, ws
@@ -210,9 +169,9 @@ def test_both_ends_count_alike_on_every_transport(tmp_path: Path, protocol: str)
     traffic = recording.gathered(tmp_path)
     sent = traffic.columns["is_sent"]
     of_sender, of_receiver = (
-        _counts(traffic.where(chosen), _ends(traffic)) for chosen in (sent, ~sent)
+        counts_of(traffic.where(chosen), ends_of(traffic)) for chosen in (sent, ~sent)
     )
-    _require_heard(of_receiver, of_sender, max(12, len(_ends(traffic))))
+    _require_heard(of_receiver, of_sender, max(12, len(ends_of(traffic))))
     nbytes = sum(size for _, size in of_sender.values())
     assert (nbytes > 20_000) == (protocol != "inproc")
 
@@ -324,7 +283,7 @@ def test_a_process_that_is_killed_has_written_what_it_had_said_before(tmp_path: 
     assert done.returncode == -signal.SIGKILL
     traffic = recording.gathered(tmp_path)
     sent = traffic.where(traffic.columns["is_sent"])
-    asked = _counts(sent, _ends(sent))["asked"][0]
+    asked = counts_of(sent, ends_of(sent))["asked"][0]
     assert 200 <= asked <= 201  # an answer names the same
 
 
@@ -372,7 +331,7 @@ def test_messages_that_are_said_again_name_the_same(tmp_path: Path) -> None:
     assert turns.differences_s == [turns.least_s]
     traffic = Traffic.load(tmp_path / FILE)
     sent = traffic.where(traffic.columns["is_sent"])
-    counts = {name: count for name, (count, _) in _counts(sent, _ends(sent)).items()}
+    counts = {name: count for name, (count, _) in counts_of(sent, ends_of(sent)).items()}
     assert counts == {"handshake": 2, "compute-task": 150, "free-keys": 100, ANSWERED: 50}
 
 
@@ -419,7 +378,7 @@ def test_nothing_is_raised_in_what_is_recorded(tmp_path: Path) -> None:
     for folder in tmp_path.iterdir():
         recorder.stop(str(folder))
     traffic = recording.gathered(first)
-    assert _counts(traffic, _ends(traffic))[UNDECODABLE][0] == 4
+    assert counts_of(traffic, ends_of(traffic))[UNDECODABLE][0] == 4
 
 
 def test_preloads_of_the_user_stay(tmp_path: Path) -> None:

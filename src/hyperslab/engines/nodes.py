@@ -28,6 +28,8 @@ class Nodes:
     "Memory of a worker; 0: the cluster's own default."
     prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     "Words by name of a host that, before those of a command, have it run there."
+    client: str = ""
+    "Name of the host for the command that drives the cluster; '': that is not known."
 
 
 @dataclass(frozen=True, slots=True)

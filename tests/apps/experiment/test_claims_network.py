@@ -187,6 +187,21 @@ def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path
     assert row["busiest node"] == "w1 55 %"
 
 
+def test_what_a_backend_does_not_tell_has_no_number(tmp_path: Path) -> None:
+    """Netem tells no loss from a full queue."""
+    placement = asked("placement", tmp_path)
+    made = record(placement, {})
+    attempts = []
+    for one in made.attempts:
+        known = {name: value for name, value in one.numbers.items() if "dropped" not in name}
+        attempts.append(dataclasses.replace(one, numbers={**known, "dropped_loss or queue": 7.0}))
+    by_trial = {one.number: [one] for one in attempts}
+    netem = dataclasses.replace(made, attempts=attempts, by_trial=by_trial)
+    rows = links_sheet(answer_of(placement, netem)).rows
+    row = dict(zip(COLUMNS, rows[0], strict=True))
+    assert (row["packets lost"], row["dropped in queues"]) == ("7", "")
+
+
 def test_bytes_of_the_slow_worker_have_a_column(tmp_path: Path) -> None:
     """The mean of all workers hides them."""
     placement = asked("placement", tmp_path)

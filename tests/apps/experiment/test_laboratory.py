@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperslab.apps.experiment import runner
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.laboratory import numbers_of, told_of_links, untelling
 from hyperslab.apps.experiment.links import Means
+from hyperslab.apps.experiment.process import Ended, run_trial
 from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.runner import Experiment, Wish, begin
 from hyperslab.apps.experiment.shipped import find
@@ -21,7 +25,8 @@ from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import registry, remove
 from hyperslab.network.lab.link import Link
-from hyperslab.network.lab.registry import Lab, Node
+from hyperslab.network.lab.namespaces import network_file, processes
+from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from tests.network.lab.labs import require
 
 LATE = "w1, up: 3 packets dropped because the emulator was late"
@@ -89,7 +94,7 @@ def laboratories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         remove(lab)
 
 
-def one_trial(root: Path, workers: int, **network: float) -> tuple[Experiment, Attempt]:
+def one_trial(root: Path, workers: int, **network: Any) -> tuple[Experiment, Attempt]:
     """A trial over a slow link of a worker."""
     loaded = find("dask-network/placement").load("smoke")
     about = loaded.spec.network.model_copy(update=network)
@@ -128,4 +133,44 @@ def test_a_trial_whose_links_are_off_does_not_begin(laboratories: None, tmp_path
     assert not attempt.network
     (cell,) = [one for one in answer_of(asked, asked.record()).results if one.attempts]
     assert cell.starved == [attempt]
+    assert registry.recorded() == []
+
+
+def test_a_trial_that_loses_its_links_is_spoiled_and_tried_again(
+    laboratories: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends long before its limit, and the experiment goes on."""
+
+    def without_emulator(*told: Any) -> Ended:
+        (lab,) = registry.recorded()
+        for number in processes([network_file(lab.place, SWITCH)]):
+            os.kill(number, signal.SIGKILL)
+        return run_trial(*told)
+
+    monkeypatch.setattr(runner, "run_trial", without_emulator)
+    asked, attempt = one_trial(tmp_path / "out", 1, backend="emulator")
+    assert attempt.state == "failed"
+    assert "were lost: hyperslab-links of" in attempt.starved
+    assert attempt.reason == attempt.starved
+    assert attempt.wall_s < asked.loaded.spec.trial_limit_s / 4
+    assert "links" not in attempt.network
+    (cell,) = [one for one in answer_of(asked, asked.record()).results if one.attempts]
+    assert cell.starved == [attempt]
+    assert registry.recorded() == []
+
+
+def test_a_trial_that_loses_a_node_is_spoiled(
+    laboratories: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Dask makes of it: it would be the trial of a smaller cluster."""
+
+    def without_worker(*told: Any) -> Ended:
+        (lab,) = registry.recorded()
+        for number in processes([network_file(lab.place, "w1")]):
+            os.kill(number, signal.SIGKILL)
+        return run_trial(*told)
+
+    monkeypatch.setattr(runner, "run_trial", without_worker)
+    _, attempt = one_trial(tmp_path / "out", 1)
+    assert (attempt.state, attempt.starved) == ("failed", "what ran on w1 has died")
     assert registry.recorded() == []

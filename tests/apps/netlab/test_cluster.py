@@ -20,10 +20,11 @@ from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab, require_nodes
 from hyperslab.apps.netlab.facts import variables
 from hyperslab.apps.netlab.meter import LEAST_IDLE_SHARE, STEP_S, Meter, Usage, metered
 from hyperslab.apps.netlab.running import measured_of, newest
-from hyperslab.driver.submission import load_records
+from hyperslab.driver.submission import Records, load_records
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import registry
-from hyperslab.network.lab.namespaces import LabFailed
+from hyperslab.network.lab.namespaces import LabFailed, network_file, processes
+from hyperslab.network.lab.registry import SWITCH
 from hyperslab.report.links import links_of
 from tests.network.lab.labs import TOLERANT, require, spec
 from tests.repetitions import repeats
@@ -248,6 +249,19 @@ def test_a_cluster_that_cannot_start_is_told(records: Path) -> None:
     assert not any(lab.name.startswith("run-") and lab.owner is None for lab in registry.recorded())
 
 
+def test_a_keeper_that_dies_is_told_with_its_last_words(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("emulator")
+    dying = [sys.executable, "-S", "-c", "import sys; print('no memory left'); sys.exit(3)"]
+    monkeypatch.setattr("hyperslab.apps.netlab.cluster.program", lambda *_: dying)
+    with (
+        pytest.raises(LabFailed, match=r"the keeper of the laboratory .*: no memory left"),
+        cluster_in_lab(spec(NODES), "dask-futures"),
+    ):
+        pass
+
+
 def test_nodes_that_a_cluster_needs() -> None:
     for missing in ("scheduler", "client"):
         text = SLOW.replace(f"[nodes.{missing}]\n", "")
@@ -285,18 +299,59 @@ def test_run_in_a_laboratory(
     assert registry.recorded() == before
 
 
-@repeats("a cluster is started in a laboratory: Dask's")
-def test_spark_is_started_by_commands_too(records: Path) -> None:
-    """Its check says that the master has heard of all workers."""
+def test_a_run_that_loses_its_links_ends_soon(records: Path, tmp_path: Path) -> None:
+    """And not when Dask has waited long enough."""
+    require("emulator")
+    path = tmp_path / "spec.toml"
+    path.write_text(f'name = "lost"\n{NODES}')
+    image = save(tmp_path / "a.nii", np.arange(64, dtype=np.int16).reshape(4, 4, 4))
+    out = tmp_path / "out"
+    words = ("run", "increment", image, "-o", out, "--engine", "dask-futures", "--netlab", path)
+    with running(*words, "--blocks", "8", "-p", "delay=1") as run:
+        await_recorded(run, out, 1)
+        (program,) = processes([network_file(registry.find("lost").place, SWITCH)])
+        os.kill(program, signal.SIGKILL)
+        code, said = run.wait()
+    assert code == 1, said
+    assert "hyperslab: the links of 'lost' were lost: hyperslab-links of 'lost'" in said
+    assert "hyperslab: interrupted" in said, "it was told to end, and has not given up by itself"
+    assert not any(lab.name == "lost" for lab in registry.recorded())
+
+
+@repeats("a run in a laboratory is right: of Dask, above; Spark: engines/test_on_nodes.py")
+def test_spark_runs_on_nodes_and_computes_the_same(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever address and proxy the user has set for programs of this host."""
     require("emulator")
     required(spark.missing())
-    with cluster_in_lab(spec(SLOW), "spark") as made:
-        assert list(made.arguments) == [
-            "--connect",
-            f"spark://{made.lab['scheduler'].address}:7077",
-        ]
-        assert sorted(made.processes.values()) == ["scheduler", "w1", "w2"]
-        assert all(map(_lives, made.processes))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    records_of = _run_in_lab("spark", tmp_path)
+    assert {slot.partition("/")[0] for slot in records_of.trace.slots} == {"w1", "w2"}
+    _require_links(records_of)
+
+
+def _run_in_lab(engine: str, folder: Path) -> Records:
+    """Records of a run on two nodes whose output is right."""
+    path = folder / "spec.toml"
+    path.write_text(SLOW)
+    values = np.arange(4096, dtype=np.int16).reshape(16, 16, 16)
+    image = save(folder / "a.nii", values)
+    out = folder / "out"
+    words = ["run", "increment", str(image), "-o", str(out), "--engine", engine, "--blocks", "4"]
+    told = ["--keep", "volume", "--netlab", str(path)]
+    subprocess.run([*AS_INSTALLED, *words, *told], check=True, timeout=PATIENCE_S * 3)
+    assert (np.asarray(image_of(out / "a.nii").dataobj) == values + 1).all()
+    return load_records(out)
+
+
+def _require_links(records_of: Records) -> None:
+    """What links have carried is told, and on the page."""
+    links = links_of(records_of.trace.meta)
+    assert links is not None
+    assert all(link.nbytes["sends"] > 0 for link in links.nodes if link.role == "worker")
+    assert "<h2>Links</h2>" in (records_of.folder / "report.html").read_text()
 
 
 @repeats(
@@ -306,21 +361,9 @@ def test_ranks_of_mpi_are_on_nodes_and_compute_the_same(records: Path, tmp_path:
     """The driver's mpiexec enters the nodes, whose links carry what ranks say to each other."""
     require("emulator")
     required(mpi.missing())
-    path = tmp_path / "spec.toml"
-    path.write_text(SLOW)
-    values = np.arange(4096, dtype=np.int16).reshape(16, 16, 16)
-    image = save(tmp_path / "a.nii", values)
-    out = tmp_path / "out"
-    words = ["run", "increment", str(image), "-o", str(out), "--engine", "mpi", "--blocks", "4"]
-    told = ["--keep", "volume", "--netlab", str(path)]
-    subprocess.run([*AS_INSTALLED, *words, *told], check=True, timeout=PATIENCE_S * 3)
-    assert (np.asarray(image_of(out / "a.nii").dataobj) == values + 1).all()
-    records_of = load_records(out)
+    records_of = _run_in_lab("mpi", tmp_path)
     assert {slot.partition("/")[0] for slot in records_of.trace.slots} == {"w1", "w2"}
-    links = links_of(records_of.trace.meta)
-    assert links is not None
-    assert all(link.nbytes["sends"] > 0 for link in links.nodes if link.role == "worker")
-    assert "<h2>Links</h2>" in (records_of.folder / "report.html").read_text()
+    _require_links(records_of)
 
 
 def test_an_mpi_that_cannot_enter_nodes_is_refused(

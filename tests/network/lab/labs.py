@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
 import pytest
@@ -72,12 +72,30 @@ def run(lab: Lab, node: str, command: Sequence[str]) -> str:
 
 def host() -> tuple[str, ...]:
     """What this host's own network is like: devices, addresses, routes, queues, rules."""
-    commands = ("ip -br link", "ip -br addr", "ip route show table all", "tc qdisc")
+    commands = ["ip -br link", "ip -br addr", "ip route show table all", "ip rule", "tc qdisc"]
+    if shutil.which("nft") is not None:
+        commands.append("nft --stateless list ruleset")
     said = [
         subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout
         for command in commands
     ]
-    return (*said, *_in_folder(Path("/run/netns")), *_in_folder(Path("/etc/netns")))
+    folders = map(Path, ("/run/netns", "/etc/netns"))
+    return (*said, *chain.from_iterable(map(_in_folder, folders)), *_settings())
+
+
+def _settings() -> list[str]:
+    """Settings of this host's network (sysctl net.*), but for what only counts."""
+    paths = sorted(path for path in Path("/proc/sys/net").rglob("*") if path.is_file())
+    settings = [path for path in paths if path.stat().st_mode & 0o600 == 0o600]
+    return [f"{path}: {_text(path)}" for path in settings]
+
+
+def _text(path: Path) -> str:
+    """A setting; '' of one that this host has and does not tell."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _in_folder(folder: Path) -> list[str]:

@@ -339,10 +339,10 @@ def _mean_nbytes(lab: Lab, pump: _Pump) -> float:
     """Size of what a node's device sends at a time, once what was under way has arrived."""
     pump.receive(0.3)
     file = network_file(lab.place, "scheduler")
-    first = wiring.carried(file, wiring.DEVICE)
+    first = wiring.read(file)[wiring.DEVICE]
     pump.receive(0.3)
-    last = wiring.carried(file, wiring.DEVICE)
-    return (last["tx_bytes"] - first["tx_bytes"]) / (last["tx_packets"] - first["tx_packets"])
+    last = wiring.read(file)[wiring.DEVICE]
+    return (last.sent_nbytes - first.sent_nbytes) / (last.sent_packets - first.sent_packets)
 
 
 def test_a_delay_changes(emulated: Lab) -> None:

@@ -42,12 +42,22 @@ class Around:
 
     def usage(self, records: Path | None) -> Usage | None:
         """What the links carried while a trial ran that has left records; None without a
-        laboratory, or of a trial that has left no trace. Raises RunStopped where links were lost.
+        laboratory, of a trial that has left no trace, or of one that is spoiled.
         """
-        if self.lab is None or self.meter is None or records is None:
+        if self.lab is None or self.meter is None:
             return None
         self.meter.stop()
+        if records is None or self.meter.spoiled:
+            return None
         return measured_of(records, self.lab, self.meter)
+
+    def spoiled(self) -> str:
+        """Why a trial tells nothing, as it has lost its links or a node, as a sentence; '' where it
+        has not.
+        """
+        if self.meter is None:
+            return ""
+        return self.meter.spoiled
 
 
 def means_for(spec: Spec, settings: Sequence[Setting]) -> Means | None:

@@ -80,7 +80,9 @@ def _by_slow_worker(result: CellResult) -> str:
 
 
 def _queued(result: CellResult) -> str:
-    """Packets that queues dropped, and their share of all."""
+    """Packets that queues dropped, and their share of all; '' where the backend does not tell."""
+    if not any(QUEUED in attempt.numbers for attempt in result.done):
+        return ""
     told = f"{result.mean(QUEUED):,.0f}"
     shares = [share for share in map(dropped_share, result.done) if share is not None]
     if not shares:

@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +48,8 @@ KEPT = (
 )
 "Records of a trial's run that stay when its outputs are removed."
 ENDING_LIMIT_S = 30.0
+LOOK_S = 0.5
+"Time from one look to the next at whether a trial is spoiled."
 TAIL_NBYTES = 2**16
 "End of what a trial has printed, in which the reason is looked for."
 FULL_NBYTES = 2**16
@@ -91,12 +93,22 @@ class Command:
     "Variables beside those of this process."
 
 
-def run_trial(command: Command, out: Path, log: Path, limit_s: float, lock: int) -> Ended:
-    """Run a trial to its end, or until the limit. `lock` is inherited by all of its processes."""
+def run_trial(
+    command: Command,
+    out: Path,
+    log: Path,
+    limit_s: float,
+    lock: int,
+    spoiled: Callable[[], str] = str,
+) -> Ended:
+    """Run a trial to its end, until the limit, or until `spoiled` says why it would tell nothing.
+    `lock` is inherited by all of its processes.
+    """
     began = time.monotonic()
     with own_group() as group:
         waited_s = _waited_s()
-        status = _carried_out(command, log, limit_s, lock, group)
+        with _started(command, log, lock, group) as process:
+            status = _status(process, limit_s, spoiled)
         waited_s = _waited_s() - waited_s
         wall_s = time.monotonic() - began
         unwaited_s = 0.0
@@ -106,21 +118,33 @@ def run_trial(command: Command, out: Path, log: Path, limit_s: float, lock: int)
     return Ended(state, reason, wall_s, _numbers(out), unwaited_s)
 
 
-def _carried_out(
-    command: Command, log: Path, limit_s: float, lock: int, group: Group | None
-) -> int | None:
-    """The status with which a trial has ended; None where that took longer than the limit."""
+@contextmanager
+def _started(
+    command: Command, log: Path, lock: int, group: Group | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The keeper of a trial, which has ended with all of it behind the block."""
     with log.open("ab") as output:
         process = _start(command, output.fileno(), lock)
     try:
         if group is not None:
             with suppress(OSError):  # it has ended already, or may not be moved
                 group.add(process.pid)
-        return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return None
+        yield process
     finally:
         _end(process)
+
+
+def _status(
+    process: subprocess.Popen[bytes], limit_s: float, spoiled: Callable[[], str]
+) -> int | None:
+    """The status with which a trial has ended; None where it is spoiled, or takes longer than the
+    limit.
+    """
+    deadline = time.monotonic() + limit_s
+    while not spoiled() and time.monotonic() < deadline:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(min(LOOK_S, max(0.0, deadline - time.monotonic())))
+    return None
 
 
 def _waited_s() -> float:

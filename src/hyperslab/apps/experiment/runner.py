@@ -135,6 +135,8 @@ class Wish:
     "Whether outputs and synthetic sources stay."
     retry_failed: bool = False
     "Whether trials that have failed before are tried once more."
+    going_on: str = "'hyperslab experiment resume' with the same arguments"
+    "What goes on with it once it has been interrupted, in words."
 
     @property
     def cells(self) -> list[Cell]:
@@ -182,7 +184,7 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
             record = _run_trials(experiment, wish, session, means, watcher)
             _tidy(experiment, wish, record, session)
     except KeyboardInterrupt as reason:
-        reason.add_note("'hyperslab experiment resume' with the same arguments goes on from here")
+        reason.add_note(f"{wish.going_on} goes on from here")
         raise
     finally:
         watcher.end()
@@ -360,13 +362,17 @@ def _course(
     began_s = time.time()
     command = _command(experiment, setting, out, surroundings)
     try:
-        ended = run_trial(command, out, folder / "output.log", spec.trial_limit_s, lock)
+        log = folder / "output.log"
+        ended = run_trial(command, out, log, spec.trial_limit_s, lock, surroundings.spoiled)
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)
         raise
     during = _load(second, pressure.sample(unwaited_s=ended.unwaited_s))
     usage = surroundings.usage(records_of(out))
     takers = list(_takers(during, spec.starved))
+    if spoiled := surroundings.spoiled():
+        ended = replace(ended, state="failed", reason=spoiled, numbers={})
+        takers = [spoiled]
     rejected = ""
     network: dict[str, Any] = {}
     if surroundings.lab is not None:

@@ -19,7 +19,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hyperslab import engines
-from hyperslab.apps.netlab.keeper import CLIENT, SCHEDULER, WORKER, Asked, Failed, Ready
+from hyperslab.apps.netlab.keeper import (
+    CLIENT,
+    SCHEDULER,
+    WORKER,
+    Asked,
+    Failed,
+    Ready,
+    last_words,
+)
 from hyperslab.engines.environment import program
 from hyperslab.engines.nodes import Nodes
 from hyperslab.errors import UsageError
@@ -32,6 +40,7 @@ from hyperslab.network.lab.spec import LabSpec
 LIMIT_S = 600.0
 "Time that a laboratory may take to be made and measured, and a cluster to start on it."
 END_LIMIT_S = 30.0
+KEEPER_LOG = "keeper.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +88,10 @@ def cluster_in_lab(
     folder = tempfile.mkdtemp(prefix="hyperslab-netlab-")
     named = spec.model_copy(update={"name": name})
     asked = Asked(named, engine, threads, memory_nbytes, folder)
-    process, connection = _keeper(Path(folder))
+    log = Path(folder) / KEEPER_LOG
+    process, connection = _keeper(log)
     try:
-        connection.send(asked)
-        ready = _answer(connection, process)
+        ready = _answer(connection, process, asked, log)
         yield Cluster(find(name), ready.arguments, ready.environment, ready.processes)
     finally:
         connection.close()
@@ -99,9 +108,9 @@ def forget(name: str) -> None:
             remove(lab)
 
 
-def _keeper(folder: Path) -> tuple[subprocess.Popen[bytes], Connection]:
+def _keeper(log: Path) -> tuple[subprocess.Popen[bytes], Connection]:
     ours, theirs = socket.socketpair()
-    with theirs, (folder / "keeper.log").open("ab") as output:
+    with theirs, log.open("ab") as output:
         process = subprocess.Popen(
             program("hyperslab.apps.netlab.keeper", [theirs.fileno()]),
             stdin=subprocess.DEVNULL,
@@ -114,15 +123,18 @@ def _keeper(folder: Path) -> tuple[subprocess.Popen[bytes], Connection]:
     return process, Connection(ours.detach())
 
 
-def _answer(connection: Connection, process: subprocess.Popen[bytes]) -> Ready:
-    """What the keeper says of its cluster. Raises UsageError and LabFailed."""
+def _answer(
+    connection: Connection, process: subprocess.Popen[bytes], asked: Asked, log: Path
+) -> Ready:
+    """What the keeper says of the cluster that is asked for. Raises UsageError and LabFailed."""
     try:
+        connection.send(asked)
         if not connection.poll(LIMIT_S):
             raise LabFailed(f"no laboratory was made within {LIMIT_S:.0f} s")
         said: Ready | Failed = connection.recv()
     except (EOFError, ConnectionError) as error:
-        status = process.wait()
-        raise LabFailed(f"the keeper of the laboratory ended with status {status}") from error
+        told = last_words(process.wait(), log)
+        raise LabFailed(f"the keeper of the laboratory {told}") from error
     if isinstance(said, Failed):
         raise (UsageError if said.is_usage else LabFailed)(said.sentence)
     return said

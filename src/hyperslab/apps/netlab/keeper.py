@@ -109,6 +109,7 @@ def nodes_of(lab: Lab, asked: Asked) -> Nodes:
     """The nodes of a laboratory, as hosts of a cluster."""
     return Nodes(
         scheduler=SCHEDULER,
+        client=CLIENT,
         workers=[node.name for node in lab.nodes if node.role == WORKER],
         addresses={node.name: node.address for node in lab.nodes},
         folder=asked.folder,
@@ -175,12 +176,16 @@ def _await(
 
 
 def _failed(what: str, process: subprocess.Popen[bytes], log: Path) -> LabFailed:
+    return LabFailed(f"the cluster could not start: {what} {last_words(process.returncode, log)}")
+
+
+def last_words(status: int, log: Path) -> str:
+    """How a process has ended, and the last line that it has printed into a log, as a clause."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_NBYTES))
         lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    status = process.returncode
     if status < 0:
         status = 128 - status
     how = how_it_ended(status) or "ended"
     said = f": {lines[-1].strip()}" if lines else ""
-    return LabFailed(f"the cluster could not start: {what} {how}{said}")
+    return f"{how}{said}"

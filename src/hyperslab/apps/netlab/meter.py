@@ -8,18 +8,18 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab.errors import HyperslabError, RunStopped
+from hyperslab.errors import RunStopped
 from hyperslab.machine import pressure
 from hyperslab.network.lab.backends.choosing import BACKENDS
-from hyperslab.network.lab.namespaces import located, network_file
+from hyperslab.network.lab.namespaces import LabFailed, located, network_file
 from hyperslab.network.lab.reading import Reading
 from hyperslab.network.lab.registry import Lab
-from hyperslab.units import show_count, show_share
+from hyperslab.units import show_count, show_list, show_share
 
 LEAST_IDLE_SHARE = 0.1
 "Share of all processors' time that has to be idle, or a run counts as bound by processors."
@@ -29,7 +29,11 @@ STEP_S = 0.25
 "Time from one sample to the next."
 _STEPS_TO_SEARCH = 4
 "Samples after which processes are looked for that have come to the nodes."
+MOST_FAILURES = 3
+"Looks in a row that fail, after which the links count as lost: one may fail on a busy machine."
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_GONE, _UNWAITED = "X", "Z"
+"States of a process that runs no more, as /proc has them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Usage:
     "Why the emulator's links were not what was asked for, as a sentence; '' where they were."
     bytes_by_step: Mapping[str, Sequence[tuple[float, int, int]]]
     "Seconds since the beginning, and bytes sent and received since then, by node."
+    died: Sequence[str] = ()
+    "Nodes on which a process of the cluster has ended."
 
     @property
     def bound(self) -> str:
@@ -104,11 +110,15 @@ class Meter:
         """`threads` are those of a worker; 0: they are not known."""
         self._lab = lab
         self._threads = threads
+        self._cluster = dict(processes)
         self._processes = dict(processes)
         self._spent: dict[int, float] = {}
+        self._ended: dict[int, str] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._trouble = ""
+        self._failures = 0
+        self.lost = ""
+        "Why nothing is known of the links any more, as a sentence; '' where it is."
         self.samples: list[Sample] = []
         self.samples.append(self._sample())
 
@@ -121,19 +131,44 @@ class Meter:
         self._is_over.set()
         self._thread.join()
 
+    @property
+    def died(self) -> list[str]:
+        """Nodes on which a process of the cluster has ended."""
+        return sorted(set(self._ended.values()))
+
+    @property
+    def spoiled(self) -> str:
+        """Why what runs on the cluster tells nothing of these links, as a sentence; '' where it
+        does.
+        """
+        if self.lost or not self.died:
+            return self.lost
+        return f"what ran on {show_list(self.died)} has died"
+
+    def require_links(self) -> None:
+        """Raise RunStopped where the links are lost."""
+        if self.lost:
+            raise RunStopped(self.lost)
+
     def _watch(self) -> None:
-        while not self._is_over.wait(STEP_S):
+        while not (self._is_over.wait(STEP_S) or self.lost):
             self._look()
         self._look()
+        while self._failures and not self.lost:
+            self._look()
 
     def _look(self) -> None:
         try:
             self.samples.append(self._sample())
-        except HyperslabError as error:  # told when numbers are asked for
-            self._trouble = str(error)
+        except LabFailed as error:
+            self._failures += 1
+            if self._failures == MOST_FAILURES:
+                self.lost = f"the links of '{self._lab.name}' were lost: {error}"
+        else:
+            self._failures = 0
 
     def _sample(self) -> Sample:
-        reading = BACKENDS[self._lab.backend].read(self._lab)
+        reading = _read(self._lab)
         at_ns = time.monotonic_ns()
         return Sample(at_ns, reading, pressure.sample(), self._cpu_s())
 
@@ -142,9 +177,15 @@ class Meter:
             self._search()
         spent: dict[str, float] = {}
         for number, node in self._processes.items():
-            with suppress(OSError):  # it has ended: what it had spent stays
+            try:
                 fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended: what it had spent stays
+                state = _GONE
+            else:
+                state = fields[0]
                 self._spent[number] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+            if state in (_GONE, _UNWAITED) and number in self._cluster:
+                self._ended[number] = node
             spent[node] = spent.get(node, 0.0) + self._spent.get(number, 0.0)
         return spent
 
@@ -164,8 +205,7 @@ class Meter:
         """What was done between two moments of the monotonic clock: bytes from the last sample
         before to the first one after. Raises RunStopped where the links were not there.
         """
-        if self._trouble:
-            raise RunStopped(f"the links of '{self._lab.name}' were lost: {self._trouble}")
+        self.require_links()
         before = [one for one in self.samples if one.at_ns <= start_ns] or self.samples[:1]
         after = [one for one in self.samples if one.at_ns >= end_ns] or self.samples[-1:]
         first = before[-1]
@@ -174,7 +214,20 @@ class Meter:
         steps = [one for one in self.samples if first.at_ns <= one.at_ns <= last.at_ns]
         if len(within) < 2:
             within = [first, last]
-        return _usage(first, last, (within[0], within[-1]), steps, self._usable())
+        usage = _usage(first, last, (within[0], within[-1]), steps, self._usable())
+        return replace(usage, died=tuple(self.died))
+
+
+def _read(lab: Lab) -> Reading:
+    """What the links have carried. Raises LabFailed, as a laboratory that goes away meanwhile may
+    fail in many ways.
+    """
+    try:
+        return BACKENDS[lab.backend].read(lab)
+    except LabFailed:
+        raise
+    except Exception as error:
+        raise LabFailed(f"its counters cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _usage(

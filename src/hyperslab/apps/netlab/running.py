@@ -23,7 +23,7 @@ from hyperslab.report.verdict import Verdict, judge
 from hyperslab.report.verdict.network import DISTANCE, RULE
 from hyperslab.storage.recordfile import save_record
 from hyperslab.trace import Trace
-from hyperslab.units import show_bytes, show_seconds, show_share
+from hyperslab.units import show_bytes, show_list, show_seconds, show_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,13 @@ def run_in_lab(
     spec: LabSpec, engine: str, arguments: Sequence[str], threads: int, out: Path
 ) -> Ended:
     """Run `hyperslab` with these arguments and the cluster's --connect; the record of its run, in
-    the directory or file `out`, is given what the links did. Raises UsageError and LabFailed.
+    the directory or file `out`, is given what the links did. Raises UsageError, LabFailed, and
+    RunStopped where the links are lost meanwhile, which ends the command.
     """
     with cluster_in_lab(spec, engine, threads) as cluster:
         earlier = newest(out)
         with metered(cluster.lab, cluster.processes, threads) as meter:
-            status = _run(cluster, [*arguments, *cluster.arguments])
+            status = _run(cluster, [*arguments, *cluster.arguments], meter)
         folder = newest(out)
         if folder is None or folder == earlier:
             return Ended(status, cluster.lab, None, None)
@@ -72,11 +73,11 @@ def _judged(folder: Path) -> tuple[Verdict | None, str]:
     return judge(records.trace, records.summary), unreported
 
 
-def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
+def _run(cluster: Cluster, arguments: Sequence[str], meter: Meter) -> int:
     """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
     words = [*cluster.prefix, *itself(arguments)]
     environment = {**os.environ, **cluster.environment, **variables(cluster.lab)}
-    return run_in_foreground(words, environment)
+    return run_in_foreground(words, environment, look=meter.require_links)
 
 
 def newest(out: Path) -> Path | None:
@@ -123,9 +124,16 @@ def lines_of(
     told = f"network    {lab.backend}, for {show_seconds(usage.seconds)}; processors {idle}"
     if usage.emulator_share:
         told += f", {show_share(usage.emulator_share)} for the emulator"
-    reasons = (usage.bound, usage.starved, sentence_of_changes(changed))
+    reasons = (usage.bound, usage.starved, sentence_of_changes(changed), _deaths(usage))
     notes = [f"note       {why}" for why in reasons if why]
     return [told, *lines, *notes, *verdict_lines(verdict)]
+
+
+def _deaths(usage: Usage) -> str:
+    """Name the nodes that have lost what ran on them, in a clause; '' where none has."""
+    if not usage.died:
+        return ""
+    return f"what ran on {show_list(usage.died)} has died meanwhile"
 
 
 def verdict_lines(verdict: Verdict | None) -> list[str]:

@@ -165,13 +165,16 @@ def rate_of(marks: list[tuple[float, int]]) -> float:
 
 def begin(token: bytes, dask_worker: Any = None, dask_scheduler: Any = None) -> tuple[str, int]:
     """Listen in this process, on the address that Dask has there; where to connect to. Raises
-    OSError.
+    OSError, also where that is not an address of this host, as behind one that translates.
     """
     server = dask_worker or dask_scheduler
     host = urlsplit(server.address).hostname
     if not host or server.address.startswith("inproc:"):
         raise OSError(f"{server.address} is inside of a process, and has no links")
-    listener = Listener(host, token)
+    try:
+        listener = Listener(host, token)
+    except OSError as error:
+        raise OSError(f"{host} is no address of its own ({error.strerror})") from error
     server.__dict__.setdefault(_LISTENERS, {})[token] = listener
     return listener.place
 

@@ -47,6 +47,12 @@ class _Cluster:
     "Addresses that workers have in Dask, by their names here."
     places: Mapping[str, Place]
     "Where nodes listen."
+    notes: Sequence[str] = ()
+    "Nodes that cannot listen, in sentences."
+
+    def is_heard(self, name: str) -> bool:
+        """Whether others can connect to a node: one to which they cannot measures them itself."""
+        return name in self.places
 
 
 def probe_links(place: str, effort: Effort, tell: Tell) -> Network:
@@ -58,13 +64,15 @@ def probe_links(place: str, effort: Effort, tell: Tell) -> Network:
         client = connect(place)
         opened.callback(client.close, 2)
         cluster = opened.enter_context(_listening(client, place))
-        asked = _asked(list(cluster.addresses))
-        pairs, notes, sent = _measured(cluster, asked, effort, tell)
+        asked = _asked(sorted(cluster.addresses, key=cluster.is_heard))
+        pairs, unmeasured, sent = _measured(cluster, asked, effort, tell)
+        notes = [*cluster.notes, *unmeasured]
         if not pairs:
             raise RunStopped(f"no link of {place} could be measured: {notes[0]}")
         odd = _odd_pairs(pairs)
         again = [_measured(cluster, odd, effort, tell) for _ in range(AGAIN)]
-        serialising = dict(_serialising(cluster))
+        serialising, silent = _serialising(cluster)
+        notes += silent
     for later, more, nbytes in again:
         known = {pair.nodes: pair for pair in later}
         pairs = [pair.again(known.get(pair.nodes, _NOTHING)) for pair in pairs]
@@ -80,8 +88,8 @@ _NOTHING = Pair("", "", (), (), ())
 
 @contextmanager
 def _listening(client: Any, place: str) -> Iterator[_Cluster]:
-    """A block in which all processes of a cluster listen. Raises UsageError, and RunStopped where
-    one of them cannot.
+    """A block in which all processes of a cluster listen that can. Raises UsageError, and
+    RunStopped where none does.
     """
     known = sorted((_name(worker), address) for address, worker in workers_of(client).items())
     workers = dict(known)
@@ -90,17 +98,37 @@ def _listening(client: Any, place: str) -> Iterator[_Cluster]:
     token = os.urandom(16)
     with sent_by_value(cloudpickle, link_ends):
         try:
-            found = within(LIMIT_S, lambda: client.run(link_ends.begin, token))
-            scheduler = within(LIMIT_S, lambda: client.run_on_scheduler(link_ends.begin, token))
-        except OSError as error:
-            _deafen(client, token)
-            raise RunStopped(f"--connect {place}: its links cannot be probed: {error}") from error
-        there = {name: address for name, address in workers.items() if address in found}
-        places = {name: tuple(found[address]) for name, address in there.items()}
-        try:
-            yield _Cluster(client, token, there, {SCHEDULER: tuple(scheduler), **places})
+            yield _begun(client, place, token, workers)
         finally:
             _deafen(client, token)
+
+
+def _begun(client: Any, place: str, token: bytes, workers: Mapping[str, str]) -> _Cluster:
+    """A cluster whose processes listen from now on. Raises RunStopped where none can."""
+    try:
+        answers = within(LIMIT_S, lambda: client.run(link_ends.begin, token, on_error="return"))
+        scheduler = within(LIMIT_S, lambda: _scheduler_begun(client, token))
+    except OSError as error:
+        raise RunStopped(f"--connect {place}: its links cannot be probed: {error}") from error
+    there = {name: address for name, address in workers.items() if address in answers}
+    found = {SCHEDULER: scheduler}
+    found |= {name: answers[address] for name, address in there.items()}
+    deaf = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
+    if len(deaf) == len(found):
+        raise RunStopped(f"--connect {place}: its links cannot be probed: {scheduler}")
+    places = {name: tuple(answer) for name, answer in found.items() if name not in deaf}
+    clause = "which cannot listen"
+    notes = [f"nobody can connect to {name}, {clause}: {why}" for name, why in deaf.items()]
+    return _Cluster(client, token, there, places, notes)
+
+
+def _scheduler_begun(client: Any, token: bytes) -> Place | OSError:
+    """Where the scheduler listens, or why it cannot."""
+    try:
+        found: Place = client.run_on_scheduler(link_ends.begin, token)
+    except OSError as error:
+        return error
+    return found
 
 
 def _name(worker: Mapping[str, Any]) -> str:
@@ -140,6 +168,9 @@ def _measured(
     sent = 0
     for number, (one, other) in enumerate(asked):
         tell(number, len(asked))
+        if not cluster.is_heard(other):
+            notes.append(f"{one} and {other} were not measured: nobody can connect to {other}")
+            continue
         place = cluster.places[other]
         sent += 2 * effort.nbytes
         try:
@@ -178,14 +209,22 @@ def _odd_pairs(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
     return chosen[:MOST_AGAIN]
 
 
-def _serialising(cluster: _Cluster) -> Iterator[tuple[str, Serialising]]:
-    """How fast each node makes messages of values, one after the other."""
-    yield CLIENT, Serialising(*link_ends.serialised())
+def _serialising(cluster: _Cluster) -> tuple[dict[str, Serialising], list[str]]:
+    """How fast each node makes messages of values, one after the other; and of which that could not
+    be measured, in sentences.
+    """
+    found = {CLIENT: Serialising(*link_ends.serialised())}
+    notes = []
     for name, address in cluster.addresses.items():
-        answers = within(
-            LIMIT_S,
-            lambda where=address: cluster.client.run(  # type: ignore[misc]
-                link_ends.serialised_beside, workers=[where]
-            ),
-        )
-        yield name, Serialising(*answers[address])
+        try:
+            answers = within(
+                LIMIT_S,
+                lambda where=address: cluster.client.run(  # type: ignore[misc]
+                    link_ends.serialised_beside, workers=[where]
+                ),
+            )
+        except OSError as error:  # it has gone meanwhile
+            notes.append(f"{name} was not asked how fast it makes messages: {error}")
+        else:
+            found[name] = Serialising(*answers[address])
+    return found, notes

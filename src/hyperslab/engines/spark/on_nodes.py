@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from hyperslab.engines.environment import THREAD_VARIABLES, program
 from hyperslab.engines.nodes import NodeCluster, NodeCommand, Nodes
@@ -41,7 +41,16 @@ def cluster_on(nodes: Nodes) -> NodeCluster:
         ]
         commands.append(_command(nodes, name, "worker.Worker", words))
     check = program(__name__, [host, len(nodes.workers)])
-    return NodeCluster(commands, check, ("--connect", address))
+    return NodeCluster(commands, check, ("--connect", address), _of_driver(nodes))
+
+
+def _of_driver(nodes: Nodes) -> dict[str, str]:
+    """Variables of the driver, to which executors connect: where it listens is no other address
+    that the user may have named for it.
+    """
+    if not nodes.client:
+        return {}
+    return {"SPARK_LOCAL_IP": nodes.addresses[nodes.client]}
 
 
 def _share_mib(workers: int) -> int:
@@ -77,8 +86,9 @@ def main(host: str, workers: int) -> None:
 
 def _alive(page: str) -> int:
     """Number of workers that the master has; 0 of one that does not answer yet."""
+    direct = build_opener(ProxyHandler({}))  # no proxy of the user's reaches these hosts
     try:
-        with urlopen(page, timeout=_ANSWER_S) as answer:  # noqa: S310  # http, as written above
+        with direct.open(page, timeout=_ANSWER_S) as answer:
             return int(json.load(answer)["aliveworkers"])
     except (URLError, OSError):
         return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -137,18 +138,54 @@ def _without_offloads(device: str) -> None:
         tool.set_features(device, features)
 
 
-def carried(file: Path, device: str) -> dict[str, int]:
-    """Packets and bytes that a device has sent and received."""
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a device has done."""
+
+    sent_packets: int
+    sent_nbytes: int
+    received_packets: int
+    received_nbytes: int
+    dropped: int
+    "Packets that its queue has dropped."
+
+
+def read(file: Path) -> dict[str, Counts]:
+    """What the devices of a network have done, by their names."""
     from pyroute2 import IPRoute
 
-    def ask() -> dict[str, int]:
+    def ask() -> dict[str, Counts]:
         with IPRoute() as netlink:
-            message = netlink.get_links(index_of(netlink, device))[0]
-            counts: Mapping[str, int] = message.get_attr("IFLA_STATS64")
-        names = ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")
-        return {name: counts[name] for name in names}
+            return counts(netlink)
 
     return within(file, ask)
+
+
+def counts(netlink: Any) -> dict[str, Counts]:
+    """What all devices have done, by their names: one question for all of them, and one for their
+    queues.
+    """
+    dropped: dict[int, int] = {}
+    for queue in netlink.get_qdiscs():
+        dropped[queue["index"]] = dropped.get(queue["index"], 0) + _dropped(queue)
+    found = {}
+    for device in netlink.get_links():
+        told = device.get_attr("IFLA_STATS64")
+        found[device.get_attr("IFLA_IFNAME")] = Counts(
+            told["tx_packets"],
+            told["tx_bytes"],
+            told["rx_packets"],
+            told["rx_bytes"],
+            dropped.get(device["index"], 0),
+        )
+    return found
+
+
+def _dropped(queue: Any) -> int:
+    """Packets that a queue has dropped; 0 of one that does not say."""
+    told = queue.get_attr("TCA_STATS2")
+    queued = told.get_attr("TCA_STATS_QUEUE") if told is not None else None
+    return queued["drops"] if queued is not None else 0
 
 
 def index_of(netlink: Any, device: str) -> int:

@@ -1,12 +1,17 @@
 """Bridged: devices of the kernel's own, a bridge between them, and what both of its backends ask.
 
 Limits are at both ends of each pair: that of the node, for what it sends, and that of the switch,
-for what it receives.
+for what it receives. What a queue has dropped, the kernel forgets with the queue: it is kept in the
+laboratory's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +19,13 @@ from hyperslab.network.lab import wiring
 from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
 from hyperslab.network.lab.namespaces import network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
-from hyperslab.network.lab.wiring import BRIDGE, DEVICE, port_of
+from hyperslab.network.lab.wiring import BRIDGE, DEVICE, Counts, port_of
 from hyperslab.units import show_bits
 
 LARGEST_RATE_BITS = (2**32 - 1) * 8
 "Rate that fits the field that the kernel has for it."
+_LOCK = "queues.lock"
+"File in a laboratory's folder whose lock is held while a queue is taken away, or all are read."
 
 
 def refusal(link: Link) -> str:
@@ -66,9 +73,40 @@ def queue(lab: Lab, node: Node, direction: Direction, kind: str, settings: dict[
             if settings:
                 netlink.tc("replace", kind, index, **settings)
             elif _kind(netlink, index) == kind:
+                _keep(lab, node, direction, wiring.counts(netlink)[device].dropped)
                 netlink.tc("del", index=index, parent=TC_H_ROOT)
 
-    within(file, put)
+    with _locked(lab, fcntl.LOCK_EX):
+        within(file, put)
+
+
+@contextmanager
+def _locked(lab: Lab, how: int) -> Iterator[None]:
+    """A block in which no queue is taken away by somebody else; with LOCK_EX, none is read."""
+    descriptor = os.open(lab.place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _keep(lab: Lab, node: Node, direction: Direction, dropped: int) -> None:
+    """Remember what a queue has dropped that is about to go."""
+    before = _kept(lab, node, direction)
+    _kept_file(lab, node, direction).write_text(f"{before + dropped}\n")
+
+
+def _kept(lab: Lab, node: Node, direction: Direction) -> int:
+    """Packets that earlier queues have dropped."""
+    file = _kept_file(lab, node, direction)
+    if not file.exists():
+        return 0
+    return int(file.read_text())
+
+
+def _kept_file(lab: Lab, node: Node, direction: Direction) -> Path:
+    return lab.place / f"{node.name}.{direction}.dropped"
 
 
 def _kind(netlink: Any, index: int) -> str:
@@ -77,29 +115,29 @@ def _kind(netlink: Any, index: int) -> str:
     return str(next(iter(kinds), ""))
 
 
-def dropped(lab: Lab, node: Node, direction: Direction) -> int:
-    """Packets that a queue has dropped, as it was full or as they were to be lost."""
-    file, device = ends(lab, node, direction)
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What one direction of a link has done since it was made."""
 
-    def ask() -> int:
-        from pyroute2 import IPRoute
-
-        with IPRoute() as netlink:
-            index = wiring.index_of(netlink, device)
-            found: Sequence[Any] = list(netlink.get_qdiscs(index=index))
-        drops = 0
-        for one in found:
-            counts = one.get_attr("TCA_STATS2")
-            queued = counts.get_attr("TCA_STATS_QUEUE") if counts is not None else None
-            drops += queued["drops"] if queued is not None else 0
-        return drops
-
-    return within(file, ask)
+    packets: int
+    nbytes: int
+    dropped: int
+    "Packets that its queues have dropped, as they were full or as these were to be lost."
 
 
-def carried(lab: Lab, node: Node, direction: Direction) -> tuple[int, int]:
-    """Packets and bytes that a node has sent or received."""
-    counts = wiring.carried(network_file(lab.place, node.name), DEVICE)
-    if direction == "up":
-        return counts["tx_packets"], counts["tx_bytes"]
-    return counts["rx_packets"], counts["rx_bytes"]
+def read(lab: Lab) -> Mapping[str, Mapping[Direction, Passed]]:
+    """What all links have carried, by the node, and their queues have dropped."""
+    with _locked(lab, fcntl.LOCK_SH):
+        switch = wiring.read(network_file(lab.place, SWITCH))
+        return {node.name: _passed(lab, node, switch) for node in lab.nodes}
+
+
+def _passed(lab: Lab, node: Node, switch: Mapping[str, Counts]) -> dict[Direction, Passed]:
+    own = wiring.read(network_file(lab.place, node.name))[DEVICE]
+    port = switch[port_of(node)]
+    sent = own.dropped + _kept(lab, node, "up")
+    received = port.dropped + _kept(lab, node, "down")
+    return {
+        "up": Passed(own.sent_packets, own.sent_nbytes, sent),
+        "down": Passed(own.received_packets, own.received_nbytes, received),
+    }

@@ -149,6 +149,22 @@ def trouble(lab: Lab) -> str:
 
 def _ask(lab: Lab, request: dict[str, Any]) -> dict[str, Any]:
     """What the program answers. Raises LabFailed where it does not, or refuses."""
+    try:
+        line = _answered(lab, json.dumps(request).encode() + b"\n")
+    except OSError as error:
+        raise LabFailed(f"{PROGRAM.name} of '{lab.name}' does not answer: {error}") from error
+    if not line.endswith(b"\n"):
+        raise LabFailed(f"{PROGRAM.name} of '{lab.name}' has died as it was to answer")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise LabFailed(f"{PROGRAM.name}: {answer['error']}")
+    return answer
+
+
+def _answered(lab: Lab, request: bytes) -> bytes:
+    """The line that answers another one; less than a line of a program that ends meanwhile. Raises
+    OSError.
+    """
     descriptor = os.open(lab.place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # The folder's own name may be longer than the address of a socket.
@@ -157,13 +173,8 @@ def _ask(lab: Lab, request: dict[str, Any]) -> dict[str, Any]:
             client.settimeout(_ANSWER_S)
             client.connect(address)
             with client.makefile("rwb") as stream:
-                stream.write(json.dumps(request).encode() + b"\n")
+                stream.write(request)
                 stream.flush()
-                answer: dict[str, Any] = json.loads(stream.readline())
-    except OSError as error:
-        raise LabFailed(f"{PROGRAM.name} of '{lab.name}' does not answer: {error}") from error
+                return stream.readline()
     finally:
         os.close(descriptor)
-    if "error" in answer:
-        raise LabFailed(f"{PROGRAM.name}: {answer['error']}")
-    return answer

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
+from pathlib import Path
 
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import bridged
+from hyperslab.network.lab.backends.bridged import Passed
 from hyperslab.network.lab.link import (
     COARSE_BITS,
     DIRECTIONS,
@@ -32,6 +35,8 @@ LARGEST_NBYTES = 66_000
 "Size of the largest packet that stands for several, with its headers: a bucket holds one."
 _LEAST_BURST_NBYTES = 3 * PACKET_NBYTES
 "Bytes that a bucket holds at least where packets are cut."
+_LOST = "lost"
+"Name of the chain of a direction that loses packets, and of what counts them."
 _OF = 1_000_000
 "Losses are so many packets of that many."
 
@@ -83,20 +88,37 @@ def _bucket(link: Link, least_burst_nbytes: int) -> dict[str, int]:
 
 
 def _lose(lab: Lab, node: Node, direction: Direction, loss: float) -> None:
-    """Have the far end of a link drop a share of the packets that enter there."""
+    """Have the far end of a link drop a share of the packets that enter there. What counts them
+    stays when that changes.
+    """
+    if not (loss or _has_lost(lab, node, direction)):
+        return
     place, device = _far_end(node, direction)
-    table = _table(node, direction)
-    rules = f"table netdev {table} {{}}\ndelete table netdev {table}\n"
+    chain = f"netdev {_table(node, direction)} {_LOST}"
+    hook = f'type filter hook ingress device "{device}" priority 0; policy accept;'
+    rules = [
+        f"add table netdev {_table(node, direction)}",
+        f"add counter {chain}",
+        f"add chain {chain} {{ {hook} }}",
+        f"flush chain {chain}",
+    ]
     if loss:
-        hook = f'type filter hook ingress device "{device}" priority 0; policy accept;'
-        rules += (
-            f"table netdev {table} {{\n"
-            f" chain lost {{ {hook}\n"
-            f"  numgen random mod {_OF} < {round(loss * _OF)} counter drop\n"
-            " }\n"
-            "}\n"
-        )
-    namespaces.run([*_in_network(lab, place), "nft", "-f", "-"], rules)
+        share = f"numgen random mod {_OF} < {round(loss * _OF)}"
+        rules.append(f'add rule {chain} {share} counter name "{_LOST}" drop')
+    else:
+        rules.append(f"delete chain {chain}")
+    _mark(lab, node, direction).touch()
+    text = "".join(f"{rule}\n" for rule in rules)
+    namespaces.run([*_in_network(lab, place), "nft", "-f", "-"], text)
+
+
+def _has_lost(lab: Lab, node: Node, direction: Direction) -> bool:
+    """Whether a link was ever to lose packets: only then is there something to be counted."""
+    return _mark(lab, node, direction).exists()
+
+
+def _mark(lab: Lab, node: Node, direction: Direction) -> Path:
+    return lab.place / f"{node.name}.{direction}.lossy"
 
 
 def _far_end(node: Node, direction: Direction) -> tuple[str, str]:
@@ -116,24 +138,34 @@ def _in_network(lab: Lab, place: str) -> list[str]:
 
 def read(lab: Lab) -> Reading:
     """What all links have carried and dropped."""
-    links = {node.name: {way: _carried(lab, node, way) for way in DIRECTIONS} for node in lab.nodes}
+    passed = bridged.read(lab)
+    lost = _lost(lab)
+    links = {node.name: _carried(node, passed[node.name], lost) for node in lab.nodes}
     return Reading(links, strain=None)
 
 
-def _carried(lab: Lab, node: Node, direction: Direction) -> Carried:
-    packets, nbytes = bridged.carried(lab, node, direction)
-    queue = bridged.dropped(lab, node, direction)
-    return Carried(packets, nbytes, {"queue": queue, "loss": _lost(lab, node, direction)})
+def _carried(
+    node: Node, passed: Mapping[Direction, Passed], lost: Mapping[str, int]
+) -> dict[Direction, Carried]:
+    found: dict[Direction, Carried] = {}
+    for way, one in passed.items():
+        drops = {"queue": one.dropped, "loss": lost.get(_table(node, way), 0)}
+        found[way] = Carried(one.packets, one.nbytes, drops)
+    return found
 
 
-def _lost(lab: Lab, node: Node, direction: Direction) -> int:
-    """Packets that were dropped as they were to be lost, since the loss was asked for."""
-    place, _ = _far_end(node, direction)
-    listing = ["nft", "--json", "list", "ruleset", "netdev"]
-    told = json.loads(namespaces.run([*_in_network(lab, place), *listing]))
-    rules = [entry["rule"] for entry in told["nftables"] if "rule" in entry]
-    own = [rule["expr"] for rule in rules if rule["table"] == _table(node, direction)]
-    return sum(part["counter"]["packets"] for parts in own for part in parts if "counter" in part)
+def _lost(lab: Lab) -> dict[str, int]:
+    """Packets that were dropped as they were to be lost, by the table of a direction. One program
+    is started for each network in which some are lost, and for no other.
+    """
+    lossy = [(node, way) for node in lab.nodes for way in DIRECTIONS if _has_lost(lab, node, way)]
+    found: dict[str, int] = {}
+    for place in {_far_end(node, way)[0] for node, way in lossy}:
+        listing = ["nft", "--json", "list", "counters"]
+        told = json.loads(namespaces.run([*_in_network(lab, place), *listing]))
+        counters = [entry["counter"] for entry in told["nftables"] if "counter" in entry]
+        found |= {one["table"]: one["packets"] for one in counters}
+    return found
 
 
 def trouble(lab: Lab) -> str:

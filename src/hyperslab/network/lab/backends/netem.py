@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, PACKET_NBYTES, Direction, Link, Mode
+from hyperslab.network.lab.backends.bridged import Passed
+from hyperslab.network.lab.link import DIRECTIONS, PACKET_NBYTES, Link, Mode
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import Lab, Node
 
@@ -94,13 +95,15 @@ def _settings(link: Link) -> dict[str, Any]:
 
 def read(lab: Lab) -> Reading:
     """What all links have carried and dropped; netem does not tell a loss from a full queue."""
-    links = {node.name: {way: _carried(lab, node, way) for way in DIRECTIONS} for node in lab.nodes}
+    links = {
+        node: {way: _carried(one) for way, one in both.items()}
+        for node, both in bridged.read(lab).items()
+    }
     return Reading(links, strain=None)
 
 
-def _carried(lab: Lab, node: Node, direction: Direction) -> Carried:
-    packets, nbytes = bridged.carried(lab, node, direction)
-    return Carried(packets, nbytes, {"loss or queue": bridged.dropped(lab, node, direction)})
+def _carried(passed: Passed) -> Carried:
+    return Carried(passed.packets, passed.nbytes, {"loss or queue": passed.dropped})
 
 
 def trouble(lab: Lab) -> str:
