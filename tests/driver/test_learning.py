@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import subprocess
@@ -25,7 +26,7 @@ from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.promise import PLAIN, Promise
-from tests.system.end_to_end.command import real_values_of, save
+from tests.system.end_to_end.command import image_of, real_values_of, save
 from tests.system.faults.command import PATIENCE_S, await_that
 
 SERIES = (6, 6, 6, 6)
@@ -368,6 +369,25 @@ def test_a_dtype_is_that_of_all_arrays_however_they_are_ordered(tmp_path: Path, 
     assert sorted(means.values()) == [2.5, 3.0]
     most = {float(real_values_of(path).max()) for path in _found(tmp_path, "most")}
     assert most == {2.5, 3.0}
+
+
+def test_arrays_of_several_dtypes_have_results_of_several(tmp_path: Path) -> None:
+    """A mean is float64 of int16, and float32 of float32."""
+    plain = save(tmp_path / "plain.nii", np.full(SERIES, 3, np.int16))
+    single = save(tmp_path / "single.nii", np.full(SERIES, 5, np.float32))
+    scaled = save(tmp_path / "scaled.nii", np.full(SERIES, 7, np.int16))
+    with scaled.open("r+b") as file:
+        file.seek(112)  # scl_slope
+        file.write(np.float32(0.5).tobytes())
+    for number, sources in enumerate(itertools.permutations([plain, single, scaled])):
+        out = tmp_path / f"out{number}"
+        pipeline = Pipeline(sources).map(lambda block: block.mean(axis=3)).write(out)
+        run(pipeline, Options("threads", report=False))
+        means = {path.name: image_of(out / path.name) for path in sources}
+        kinds = {name: image.get_data_dtype().name for name, image in means.items()}
+        assert kinds == {"plain.nii": "float64", "single.nii": "float32", "scaled.nii": "float64"}
+        values = {name: float(image.get_fdata().max()) for name, image in means.items()}
+        assert values == {"plain.nii": 3.0, "single.nii": 5.0, "scaled.nii": 3.5}
 
 
 def _found(folder: Path, name: str) -> list[Path]:

@@ -86,14 +86,14 @@ def of_any_dtype(
     promised: Sequence[Sequence[tuple[Promise, ...]]], blocks: Sequence[DType]
 ) -> list[tuple[Promise, ...]]:
     """The first of these promises of all steps, each of which was learned of blocks of one dtype;
-    with the name of a dtype that an array has for blocks of any, where it was that of the block.
+    with the dtype that an array has for blocks of any, or of each.
     """
     dtypes = [block.name for block in blocks]
     told = []
     for step, first in enumerate(promised[0]):
         each = [promises[step] if step < len(promises) else () for promises in promised]
         made = [_made(promises, dtype) for promises, dtype in zip(each, dtypes, strict=True)]
-        told.append(tuple(_settled(promise, made) for promise in first))
+        told.append(tuple(_settled(promise, dtypes, made) for promise in first))
         dtypes = [next(iter(names.values()), "") for names in made]
     return told
 
@@ -103,14 +103,16 @@ def _made(promises: Sequence[Promise], block: str) -> dict[str, str]:
     return {promise.name: promise.dtype or block for promise in promises}
 
 
-def _settled(promise: Promise, made: Sequence[Mapping[str, str]]) -> Promise:
-    """A promise that names its dtype, where all that was learned of the array has that one, and
-    their blocks have not.
+def _settled(promise: Promise, blocks: Sequence[str], made: Sequence[Mapping[str, str]]) -> Promise:
+    """A promise of the dtype that an array has for blocks of all of these dtypes, or has for each;
+    as it was learned of the first, where nothing was of another one.
     """
-    dtypes = {names.get(promise.name) for names in made}
-    if len(dtypes) != 1:
-        return promise
-    return replace(promise, dtype=dtypes.pop())
+    dtypes = [names.get(promise.name) for names in made]
+    if len(set(dtypes)) == 1:
+        return replace(promise, dtype=dtypes[0])
+    of_each = {block: dtype for block, dtype in zip(blocks, dtypes, strict=True) if dtype}
+    others = {block: dtype for block, dtype in of_each.items() if dtype != block}
+    return replace(promise, dtype=None, of_dtypes=tuple(others.items()))
 
 
 def _resizes_space(axes: Axes, ndim: int, space: Collection[int]) -> bool:

@@ -246,6 +246,8 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
     for place, promise in enumerate(said):
         seen = by_name.get(promise.name, promises[place])
         more = replace(promise, dtype=promise.dtype or seen.dtype)
+        if not more.dtype:
+            more = replace(more, of_dtypes=seen.of_dtypes)
         if not step.changes_axes:
             more = replace(more, drop_axis=seen.drop_axis, new_axis=seen.new_axis)
             more = replace(more, continued=seen.continued)

@@ -118,9 +118,9 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
         given = tuple(input_dtype(pipeline, name, index) for name in pipeline.inputs)
         axes_of_all = axes_after(pipeline.steps, len(whole.shape))
         promised = zip(pipeline.returns, axes_of_all, strict=True)
-        before = _last_dtype(pipeline.steps[:-1]) or given[0]
+        before = _dtype_after(pipeline.steps[:-1], given[0])
         outputs = tuple(
-            _made(pipeline, whole, promise, axes, given[0], np.dtype(promise.dtype or before))
+            _made(pipeline, whole, promise, axes, given[0], promise.made_of(before))
             for promise, axes in promised
         )
         found.append(Becoming(given, outputs, dropped))
@@ -134,7 +134,19 @@ def output_dtype(pipeline: Pipeline) -> DType:
     named = _last_dtype(pipeline.steps)
     if named is not None:
         return named
+    wholes = range(len(pipeline.source))
+    given = {input_dtype(pipeline, PRIMARY, index) for index in wholes}
+    made = {_dtype_after(pipeline.steps, dtype) for dtype in given}
+    if len(made) == 1:
+        return made.pop()
     return input_dtype(pipeline, PRIMARY, None)
+
+
+def _dtype_after(steps: Sequence[Step], dtype: DType) -> DType:
+    """dtype that steps make of a block of this one."""
+    for step in steps:
+        dtype = step.returns[0].made_of(dtype)
+    return dtype
 
 
 def _last_dtype(steps: Sequence[Step]) -> DType | None:
@@ -211,7 +223,7 @@ def _measures_the_same(steps: Sequence[Step], promise: Promise, given: DType) ->
         return False
     before = given
     for step in steps:
-        after = np.dtype(step.returns[0].dtype or before)
+        after = step.returns[0].made_of(before)
         if not step.ref.is_ours and not may_measure_same(before, after):
             return False
         before = after

@@ -7,8 +7,6 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from hyperslab import formats
 from hyperslab.arrays import DType
 from hyperslab.arrays.axes import for_each
@@ -162,11 +160,11 @@ def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DTy
         shapes = step.shapes(shape)
         block = 0
         for promise, made in zip(step.returns, shapes, strict=True):
-            block += math.prod(made) * np.dtype(promise.dtype or dtype).itemsize
+            block += math.prod(made) * promise.made_of(dtype).itemsize
         needs.append(held + block + int(step.temporaries * max(given, block)))
         held = block
         shape = shapes[0]
-        dtype = np.dtype(step.returns[0].dtype or dtype)
+        dtype = step.returns[0].made_of(dtype)
     if isinstance(pipeline.end, Reduce):
         needs.append(held + int(pipeline.end.temporaries * block))
     elif isinstance(pipeline.end, Write):

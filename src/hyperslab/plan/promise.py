@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.arrays import DType
 from hyperslab.arrays.axes import Axes, Axis, NamedAxes, numbered
 from hyperslab.errors import UsageError
 
@@ -42,6 +43,15 @@ class Promise:
     """Axes of the block that are dropped, and new in the same place, as they got longer or shorter:
     such an axis keeps its name and how far its samples lie apart.
     """
+    of_dtypes: tuple[tuple[str, str], ...] = ()
+    """dtypes of blocks whose array has another one, with that: of a mean, float64 for int16 and
+    float32 for float32. Empty where `dtype` is said.
+    """
+
+    def made_of(self, block: DType) -> DType:
+        """The dtype of the array for a block of this one."""
+        of_its_own = dict(self.of_dtypes).get(block.name)
+        return np.dtype(self.dtype or of_its_own or block)
 
     @property
     def changes_axes(self) -> bool:

@@ -112,7 +112,7 @@ def checked(returned: Any, block: Array, job: Job, number: int, task: Task) -> t
     for place, (value, promise) in enumerate(zip(arrays, step.returns, strict=True)):
         said = _called(step, promise)
         array = _array(value, said)
-        expected = np.dtype(promise.dtype or block.dtype)
+        expected = promise.made_of(block.dtype)
         allowed = [whole_blocks[place]]
         if not keeps_halo:
             allowed.append(without_halo[place])
