@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from hyperslab.report.failures import (
     kept_words,
 )
 from hyperslab.report.measures import headline, numbers
-from hyperslab.report.staging import staging_lines
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
 
@@ -74,8 +74,7 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         typer.echo("\n".join(_told(result, verbose)))
         if result.printed is not None and not result.failures:
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
-        for text in staging_lines(result.trace.meta):
-            typer.echo(f"staging    {text}")
+        _tell_staging(result.trace.meta)
         typer.echo(f"outputs    {_outputs(result, out, verb)}")
         folder = _as_given(result.folder, out)
         typer.echo(f"records    {folder.parent}")
@@ -145,6 +144,16 @@ def show_submitted(left: Submitted, out: Path, quiet: bool) -> int:
         typer.echo(f"records    {left.folder.parent}")
         typer.echo(f"next       hyperslab wait {place}, or status or cancel, from any host")
     return 0
+
+
+def _tell_staging(meta: Mapping[str, Any]) -> None:
+    """Say what staging came to, where anything was staged."""
+    if not meta.get("staging"):
+        return
+    from hyperslab.report.staging import staging_lines
+
+    for text in staging_lines(meta):
+        typer.echo(f"staging    {text}")
 
 
 def _told(result: Result, verbose: bool) -> list[str]:

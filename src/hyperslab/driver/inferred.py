@@ -13,6 +13,8 @@ import numpy as np
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
+from hyperslab.errors import UsageError
+from hyperslab.plan.pipeline import Step
 from hyperslab.plan.promise import Promise
 
 NUMBERS = "biufc"
@@ -159,3 +161,16 @@ def matched(made: Sequence[Pair], given: Sequence[Pair]) -> Axes | None:
         else:
             return None
     return Axes(tuple(kept), tuple(lengths))
+
+
+def require_arrays_of(step: Step, promises: Sequence[Promise], ndim: int) -> None:
+    """Raise UsageError where a function returns a number for a block of `ndim` axes."""
+    for promise in promises:
+        if len(promise.drop_axis) == ndim and not promise.new_axis:
+            named = f" as '{promise.name}'" if promise.name else ""
+            raise UsageError(
+                f"{step.ref.name} returned a single number for a block{named}: that reduces the"
+                " array, as a fold does: write a hyperslab.Fold, whose lift makes a number of a"
+                " block and whose merge makes one of two ('Reduce all blocks to one value' in the"
+                " tutorial)"
+            )

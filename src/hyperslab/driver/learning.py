@@ -39,6 +39,7 @@ from hyperslab.driver.inferred import (
     Pair,
     of_any_dtype,
     promises_of,
+    require_arrays_of,
     resized_axes,
     with_continued,
 )
@@ -139,7 +140,7 @@ def learn(
     steps = list(pipeline.steps)
     for number, promises in enumerate(attempt.promises):
         if is_open(steps[number]):
-            _require_arrays(steps[number], promises, axes_after(steps[:number], ndim)[0].ndim)
+            require_arrays_of(steps[number], promises, axes_after(steps[:number], ndim)[0].ndim)
         steps[number] = _told(steps[number], promises)
     if len(attempt.promises) < len(steps):
         first = len(attempt.promises)
@@ -489,16 +490,3 @@ def _sentence(error: BaseException, step: Step) -> str:
     if failure.frame is None:
         return failure.message
     return f"{failure.message} at {failure.frame.place}"
-
-
-def _require_arrays(step: Step, promises: Sequence[Promise], ndim: int) -> None:
-    """Raise UsageError where a function returns a number for a block of `ndim` axes."""
-    for promise in promises:
-        if len(promise.drop_axis) == ndim and not promise.new_axis:
-            named = f" as '{promise.name}'" if promise.name else ""
-            raise UsageError(
-                f"{step.ref.name} returned a single number for a block{named}: that reduces the"
-                " array, as a fold does: write a hyperslab.Fold, whose lift makes a number of a"
-                " block and whose merge makes one of two ('Reduce all blocks to one value' in the"
-                " tutorial)"
-            )

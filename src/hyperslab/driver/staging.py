@@ -21,7 +21,6 @@ from hyperslab.driver.pace import Way
 from hyperslab.driver.sweeping import RECORD
 from hyperslab.errors import RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
-from hyperslab.plan.unread import Told
 from hyperslab.storage.location import Remote
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.staging import area
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from hyperslab.driver.resume import Inherited
     from hyperslab.plan.compile import Plan
     from hyperslab.plan.task import Job, Outcome, Task
+    from hyperslab.plan.unread import Told
     from hyperslab.storage.staging.copies import Took
 
 TURNS = "turns"
@@ -89,7 +89,7 @@ class Staging:
         self._areas: dict[str, Area] = {}
         self._room: Room | None = None
         self._commands: Commands | None = None
-        self._unread = Told(self._folder, tell)
+        self._unread: Told | None = None
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
@@ -283,6 +283,10 @@ class Staging:
         """
         assert outcome.ran is not None
         assert task.command is not None
+        if self._unread is None:
+            from hyperslab.plan.unread import Told  # which commands need alone
+
+            self._unread = Told(self._folder, self._tell)
         self._unread.see(task.command.inputs, outcome.ran.inputs)
         if self._room is None or outcome.ran.place.startswith(self._room.area):
             return

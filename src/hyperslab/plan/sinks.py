@@ -31,7 +31,6 @@ from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.formats.hooks import Unites
-from hyperslab.formats.place import laid_out
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block
@@ -104,6 +103,8 @@ def _called_alone(made: Made, encoding: Encoding, written: str) -> Encoding:
     _, facts = formats.written_as(written)
     if not made.name or encoding.name or not facts.holds_several:
         return encoding
+    from hyperslab.formats.place import laid_out  # which few arrays need
+
     if made.name in laid_out(made.header_of(), made.shape).dims:
         return encoding
     return replace(encoding, name=made.name)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hyperslab.report.curves import device_words
-from hyperslab.report.staging import staging_lines
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds, show_share
 
@@ -34,7 +33,7 @@ def circumstances(trace: Trace) -> dict[str, str]:
         "clocks": "; ".join(_clocks(meta.get("clocks") or {})),
         "the engine's own times": _own_times(meta.get("own_times") or {}),
         "device": device_words(trace) or str((meta.get("probe") or {}).get("why_not") or ""),
-        "staging": "; ".join(staging_lines(meta)),
+        "staging": "; ".join(_staged(meta)),
         "cache policy": "",
     }
     if trace.origin == "measured":
@@ -98,6 +97,15 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
             f"throttled by the control group for {show_share(load['group']['throttled_share'])} of"
             " the time"
         )
+
+
+def _staged(meta: Mapping[str, Any]) -> list[str]:
+    """What staging came to; none where nothing was staged."""
+    if not meta.get("staging"):
+        return []
+    from hyperslab.report.staging import staging_lines
+
+    return staging_lines(meta)
 
 
 def _clocks(clocks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
