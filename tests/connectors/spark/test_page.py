@@ -30,21 +30,9 @@ def thinned(path: Path) -> Any:
     return image.slicer[::2, :, ::2]
 
 
-def write_files(folder: Path) -> None:
-    """The files that the pages name."""
-    numbers = np.random.default_rng(0)
-    (folder / "days").mkdir()
-    with h5py.File(folder / "climate.h5", "w") as file:
-        values = numbers.uniform(1, 9, (730, 24)).astype("f4")
-        file.create_dataset(
-            "temperature", data=values, chunks=(73, 24), compression="gzip", shuffle=True
-        )
-    for day in range(3):
-        with h5py.File(folder / "days" / f"day_{day}.h5", "w") as file:
-            file["data"] = np.full((4, 5), day)
+def write_head(folder: Path) -> None:
+    """The head that the README names, which is smaller; docs/spark.md makes its own files."""
     nib.save(thinned(ROOT / "examples" / "data" / HEAD), folder / HEAD)
-    image: Any = nib.Nifti1Image(numbers.integers(0, 99, (20, 30, 8), dtype="i2"), np.eye(4))  # type: ignore[no-untyped-call]
-    nib.save(image, folder / "scan.nii.gz")
 
 
 def blocks_of(page: str, heading: str = "") -> list[str]:
@@ -78,7 +66,7 @@ def test_the_pages(
 ) -> None:
     """By the session that is there, as `session` says, and where Java stands."""
     monkeypatch.chdir(standing)
-    write_files(standing)
+    write_head(standing)
     page, readme = blocks_of("docs/spark.md"), blocks_of("README.md", "Spark")
     more = ["print(first_year.getNumPartitions(), scan.count())"]
     code = "\n".join([*page, *more, *readme])
