@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import typer
 import typer.main
@@ -124,8 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("bids_dir", help="folder of a dataset, or of datasets of sites")
     parser.add_argument("output_dir", help="folder of the derivatives")
     parser.add_argument("analysis_level", choices=LEVELS, help="each participant, or all of them")
-    _add(parser, "participant-label", nargs="+", default=[], help="with or without sub-")
-    _add(parser, "session-label", nargs="+", default=[], help="with or without ses-")
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    _add(parser, "participant-label", **several, help="with or without sub-; may be repeated")
+    _add(parser, "session-label", **several, help="with or without ses-; may be repeated")
     _add(parser, "bids-filter-file", metavar="FILE", help="JSON that narrows down which images")
     _add(parser, "nprocs", "n-cpus", type=int, metavar="N", help="tasks at a time")
     _add(parser, "omp-nthreads", type=int, metavar="N", help="processors of a task, at most")

@@ -238,6 +238,24 @@ def test_options_before_the_arguments_of_bids_apps(
     assert (out / "sub-1/n").read_text() == "1\n"
 
 
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (("--participant-label", "1", "--participant_label", "sub-10"), "2 participants"),
+        (("--participant-label", "1", "2", "--participant-label", "10"), "3 participants"),
+        (("--session-label", "a", "--session_label", "b"), "2 tasks"),
+    ],
+)
+def test_flags_of_labels_add_up(
+    labels: tuple[str, ...], found: str, home: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a flag that is given twice, however it is spelled."""
+    count, noun = found.split()
+    said = {"participants": f"found      {count} ", "tasks": f"tasks      {count},"}[noun]
+    dry = call_front(home, out, "participant", *labels, "--dry-run", capsys=capsys)
+    assert said in dry.out, dry
+
+
 def test_one_participant_after_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
