@@ -13,7 +13,7 @@ from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
-from hyperslab.apps.bids.earlier import earlier_units, require_same_way, wanted
+from hyperslab.apps.bids.earlier import earlier_units, recorded, require_same_way, wanted
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.idle import idle
 from hyperslab.apps.bids.table import rows, site_of_participants
@@ -229,7 +229,9 @@ def gathered(
     for dataset in selection.datasets:
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
-    return gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
+    home = Path(out)
+    tried = recorded(RunDirectory(home.absolute())).tried
+    return gather_volumes(selection.units, selection.root, home, sites, tried, allow_missing)
 
 
 def units_of(selection: Selection, app: App) -> Sequence[Unit]:
