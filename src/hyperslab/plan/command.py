@@ -127,6 +127,10 @@ class Execute:
     "What the commands are called that come first, and that come then."
     between: Callable[[], None] = nothing
     "What the driver does when all others have ended, before these begin."
+    origin: str = ""
+    """What their files are of, such as the folder of a dataset: results of another one are no
+    results of this run. '' where each file is by itself.
+    """
 
 
 @dataclass(frozen=True, slots=True)

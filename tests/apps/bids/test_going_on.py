@@ -93,6 +93,38 @@ def test_another_app(calls: Calls) -> None:
     assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
 
 
+def test_another_dataset(
+    calls: Calls, home: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its participants are others, whatever their labels are; one that has moved is the same."""
+    assert calls("--participant-label", 1).code == 0
+    other = make(tmp_path / "other", t1w("1"), t1w("3"), content=b"of somebody else")
+    elsewhere = Calls(other, out, capsys)
+    refused = elsewhere("--participant-label", 3)
+    said = " ".join(refused.err.split())
+    assert (refused.code, f"differs in the dataset, which was '{home}'" in said) == (2, True)
+    assert f"add --moved-from {home} where it is the same one at another path" in said
+    assert calls.made() == ["sub-1"]
+    group = ("group", "--app", COPY, "--group-app", "cp -r {results}/sub-1 {out}/all")
+    refused = call_front(other, out, *group, "--participant-label", 1, capsys=capsys)
+    said = " ".join(refused.err.split())
+    assert (refused.code, f"results of another dataset, {home}:" in said) == (2, True), refused
+    moved = ("--moved-from", home)
+    assert elsewhere("--participant-label", 3, *moved).code == 0
+    assert call_front(other, out, *group, *moved, capsys=capsys).code == 0
+    assert calls("--participant-label", 10).code == 0
+    assert calls.made() == ["sub-1", "sub-10", "sub-3"]
+
+
+def test_a_link_to_the_dataset(
+    calls: Calls, home: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert calls("--participant-label", 1).code == 0
+    link = tmp_path / "link"
+    link.symlink_to(home)
+    assert Calls(link, out, capsys)("--participant-label", 10).code == 0
+
+
 def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path) -> None:
     assert calls("--keep-going", app=FAILS).code == 1
     made = ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]

@@ -13,7 +13,13 @@ from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
-from hyperslab.apps.bids.earlier import earlier_units, recorded, require_same_way, wanted
+from hyperslab.apps.bids.earlier import (
+    earlier_units,
+    recorded,
+    require_same_dataset,
+    require_same_way,
+    wanted,
+)
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.idle import idle
 from hyperslab.apps.bids.table import rows, site_of_participants
@@ -54,6 +60,8 @@ class Asked:
     "Whether a task is a participant, with all its sessions, or a session."
     joins_sessions: bool = False
     "Whether a task is a participant even where some sessions are asked for by name."
+    moved_from: str = ""
+    "Folder in which the dataset was when its results were begun; '' where it is there still."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,13 @@ class Selection:
     units: tuple[Unit, ...]
     without_images: tuple[Unit, ...]
     "Units that have none of the images that are wanted."
+
+    @property
+    def origin(self) -> str:
+        """The dataset, by which its results are known from those of another one."""
+        if self.asked.moved_from:
+            return os.path.abspath(self.asked.moved_from)
+        return os.path.realpath(self.root)
 
 
 def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
@@ -149,7 +164,8 @@ class _Work:
         return [task_of(self.app, unit, root, is_kept) for unit in units]
 
     def pipeline(self, units: Sequence[Unit], options: Options) -> Pipeline:
-        return commanded(self.tasks(units), options, self.title, self.template)
+        origin = self.selection.origin
+        return commanded(self.tasks(units), options, self.title, self.template, origin=origin)
 
 
 def _run_alone(
@@ -177,6 +193,7 @@ def _run_alone(
         despite_failures=allow_missing,
         levels=("participant", "group"),
         between=partial(_describe, work),
+        origin=work.selection.origin,
     )
 
 
@@ -187,7 +204,8 @@ def _run_beside(
     then what these have left.
     """
     prepare(work.pipeline(work.units, options), own_options(options))  # or it leaves nothing behind
-    purpose = calls.Purpose(wanted(work.units), work.template, options.resume, options.verb, tidy)
+    made_of = f"{work.template} of {work.selection.origin}"
+    purpose = calls.Purpose(wanted(work.units), made_of, options.resume, options.verb, tidy)
     results = []
     with calls.begun(RunDirectory(work.out), purpose, progress.tell) as hands:
         for hand in hands:
@@ -230,8 +248,9 @@ def gathered(
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
     home = Path(out)
-    tried = recorded(RunDirectory(home.absolute())).tried
-    return gather_volumes(selection.units, selection.root, home, sites, tried, allow_missing)
+    found = recorded(RunDirectory(home.absolute()))
+    require_same_dataset(found, selection.origin, home)
+    return gather_volumes(selection.units, selection.root, home, sites, found.tried, allow_missing)
 
 
 def units_of(selection: Selection, app: App) -> Sequence[Unit]:
