@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
+from hyperslab.driver.unkept import Unkept
 from hyperslab.engines import SCRATCH_LOG
 from hyperslab.errors import TasksFailed
 from hyperslab.report.failures import (
@@ -74,6 +75,8 @@ class Result:
     "Tasks that have succeeded, those of earlier submissions included."
     unreported: str = ""
     "Why the report could not be written, and what writes it; '' where that is not so."
+    unkept: tuple[Unkept, ...] = ()
+    "Files that commands have made under a name which another one has given before, and differ."
 
     @property
     def ok(self) -> bool:
@@ -140,6 +143,7 @@ def together(results: Sequence[Result]) -> Result:
         done=sum(one.done for one in results),
         ended_early=results[-1].ended_early,
         unreported="; ".join(one.unreported for one in results if one.unreported),
+        unkept=tuple(gone for one in results for gone in one.unkept),
     )
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hyperslab.driver.prefetching import Copying, Prefetcher
     from hyperslab.driver.prepare import Prepared
     from hyperslab.driver.resume import Inherited
+    from hyperslab.driver.unkept import Shared, Unkept
     from hyperslab.plan.compile import Plan
     from hyperslab.plan.task import Job, Outcome, Task
     from hyperslab.storage.staging.copies import Took
@@ -93,6 +94,7 @@ class Staging:
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
+        self._shared: Shared | None = None
         self._prefetcher: Prefetcher | None = None
         self._notes: dict[tuple[str, str], str] = {}
         self._staged = Way()
@@ -171,6 +173,7 @@ class Staging:
         assert directory is not None
         is_call = bool(directory.call)
         publishing = Publishing(directory.out.absolute(), self._folder, inherited, is_call)
+        self._shared = publishing.shared
         self._flusher = Flusher(
             self._folder,
             self._prepared.host.name,
@@ -441,6 +444,12 @@ class Staging:
             made.remove()
         if not goes_on:
             shutil.rmtree(self._folder / PRIVATE, ignore_errors=True)
+
+    def unkept(self) -> tuple[Unkept, ...]:
+        """Files that are gone as others have their names, and differ from these."""
+        if self._shared is None:
+            return ()
+        return tuple(self._shared.differing())
 
     def record(self) -> Mapping[str, Any]:
         """What came of it, for the trace; {} where nothing was staged."""
