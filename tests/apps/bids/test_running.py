@@ -312,6 +312,22 @@ def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
     assert "add --resume to do only what is missing, or choose another output dir" in again.err
 
 
+def test_a_folder_with_hidden_files_alone(
+    home: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a fresh dataset of DataLad has them; what they say stays."""
+    make(out, ".gitattributes", ".git/HEAD", ".datalad/config", content=b"theirs\n")
+    make(out, ".bidsignore", content=b"notes\n")
+    words = ("--app", COPY, "--engine", "serial", "--no-report")
+    for label in ("1", "10"):
+        asked = ("participant", "--participant-label", label)
+        done = call_front(home, out, *asked, *words, capsys=capsys)
+        assert done.code == 0, done
+    for name in (".gitattributes", ".git/HEAD", ".datalad/config"):
+        assert (out / name).read_text() == "theirs\n"
+    assert (out / ".bidsignore").read_text() == "notes\ngroup_*\nfigures\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
