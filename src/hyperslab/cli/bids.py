@@ -347,11 +347,11 @@ def _usable(
     """
     if contained is None:
         return None
-    _require_alone(app, invocation, per, level, contained)
+    _require_alone(app, invocation, per)
     return require_usable(contained, level == GROUP or run_here(options))
 
 
-def _require_alone(app: str, invocation: str, per: str, level: str, contained: Container) -> None:
+def _require_alone(app: str, invocation: str, per: str) -> None:
     """Raise UsageError for what does not go with --container."""
     if per == "session":
         raise UsageError(
@@ -363,7 +363,6 @@ def _require_alone(app: str, invocation: str, per: str, level: str, contained: C
         given = app
     if given:
         raise UsageError(f"--app {given}: what runs is what --container names: leave one out")
-    containers.refuse_at(level, contained)
 
 
 def _group(
@@ -379,6 +378,8 @@ def _group(
     """Run the group level, for so many seconds at most, and say what came of it."""
     more = (allow_missing, limit_s, partial(mention, quiet=quiet))
     if contained is not None:
+        for line in containers.without_effect(contained):
+            mention(line, quiet=quiet)
         lines = [told(run_group_in_container(selection, out, contained, *more), out)]
     elif gather:
         lines = [told(run_group_command(selection, out, gather, *more), out)]
