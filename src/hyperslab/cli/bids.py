@@ -44,6 +44,7 @@ from hyperslab.cli.flags import (
     INPUTS,
     Engine,
     FailFast,
+    KeepFailed,
     Live,
     Quiet,
     Report,
@@ -204,6 +205,7 @@ def bids(
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
     fail_fast: FailFast = None,
+    keep_failed: KeepFailed = "",
     container: containers.Image = "",
     runtime: containers.Runtime = AUTO,
     runtime_option: containers.RuntimeOption = [],  # noqa: B006
@@ -248,6 +250,7 @@ def bids(
         fail_fast=fail_fast,
         debug=is_debugging(),
         task_timeout=task_timeout,
+        keep_failed=keep_failed,
         **tiers,
         resume=resume,
         report=report,

@@ -165,6 +165,7 @@ class Staging:
             folder=str(self._folder),
             threads=self._prepared.threads,
             scratch=self._options.work_of_nodes,
+            kept=os.fspath(self._options.keep_failed),
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
             host=self._host_that_syncs,

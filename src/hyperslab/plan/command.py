@@ -151,6 +151,8 @@ class Commands:
     "Where on a fast tier scratch directories are; None: where the outputs are made."
     copies: Room | None = None
     "Where on a fast tier inputs are copied to; None: they are not."
+    kept: str = ""
+    "Folder that gets what commands leave which fail; '': that is removed."
     host: str = ""
     """Name of the host on which somebody waits, behind the tasks, until what commands have made
     there is on storage; '': no slot leaves that to anybody.

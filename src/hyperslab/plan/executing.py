@@ -32,6 +32,7 @@ from hyperslab.plan.collecting import collected, tell_left_out
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
 from hyperslab.plan.contents import FileState, Patience
 from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
+from hyperslab.plan.leaving import keep_of_failed
 from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
@@ -130,6 +131,8 @@ def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
         _run(commands, state, places)
     except BaseException as error:
         is_of_tier = isinstance(error, (CommandFailed, OSError)) and tiers.are_short
+        if commands.kept and isinstance(error, CommandFailed) and not is_of_tier:
+            keep_of_failed(commands, state, places.name, {"out": places.out, "work": places.work})
         _remove(places.out)
         if is_of_tier:
             raise _TierShort from error

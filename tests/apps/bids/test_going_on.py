@@ -125,6 +125,18 @@ def test_a_link_to_the_dataset(
     assert Calls(link, out, capsys)("--participant-label", 10).code == 0
 
 
+def test_what_a_failed_participant_leaves(calls: Calls, out: Path, tmp_path: Path) -> None:
+    """Not among the results."""
+    crashes = "sh -c 'echo trace > {out}/crash.txt; exit 3'"
+    words = ("--participant-label", 1, "--keep-failed")
+    refused = calls(*words, out / "failed", app=crashes)
+    assert (refused.code, "lies in OUT_DIR" in refused.err) == (2, True)
+    assert calls(*words, tmp_path / "failed", app=crashes).code == 1
+    (crash,) = (tmp_path / "failed").rglob("crash.txt")
+    assert crash.relative_to(tmp_path / "failed").parts[0] == "sub-1"
+    assert crash.read_text() == "trace\n"
+
+
 def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path) -> None:
     assert calls("--keep-going", app=FAILS).code == 1
     made = ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]

@@ -131,6 +131,7 @@ def run_participants(
     asked_for = units_of(selection, app)
     require_content(asked_for, app.needs_images)
     _require_outside(selection, Path(out))
+    _require_not_within(out, options.keep_failed)
     work = _Work(selection, asked_for, app, Path(local_folder(out)))
     if not then:
         return _run_beside(work, options, progress or Quiet(), tidy)
@@ -297,6 +298,15 @@ def _require_outside(selection: Selection, out: Path) -> None:
         raise UsageError(
             f"{out}: the dataset lies there, and its files stay as they are; give another"
             f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
+        )
+
+
+def _require_not_within(out: str | os.PathLike[str], keep_failed: str | os.PathLike[str]) -> None:
+    """Raise UsageError for what failed commands leave among results, of which it would be one."""
+    if keep_failed and Path(keep_failed).absolute().is_relative_to(Path(out).absolute()):
+        raise UsageError(
+            f"--keep-failed {keep_failed}: lies in OUT_DIR, where results are; give another"
+            " directory"
         )
 
 
