@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hyperslab.driver.pace import Way
 from hyperslab.driver.sweeping import RECORD
 from hyperslab.errors import RunStopped
+from hyperslab.plan import killed
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
 from hyperslab.plan.unread import Told
 from hyperslab.storage.location import Remote
@@ -91,6 +92,7 @@ class Staging:
         self._room: Room | None = None
         self._commands: Commands | None = None
         self._unread = Told(self._folder, tell)
+        self._killed = killed.Told(self._folder, tell)
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
@@ -335,6 +337,7 @@ class Staging:
             if not made.is_there:
                 self._note(name, "gone", _DIRECTLY[name])
         if self._commands is not None:
+            self._killed.look()
             self._see_declined(self._commands)
         if self._prefetcher is not None:
             prefetched = self._prefetcher.prefetched
