@@ -141,6 +141,13 @@ def bids(
             rich_help_panel=INPUTS,
         ),
     ] = [],  # noqa: B006
+    exclude_participant_label: Annotated[
+        list[str],
+        Opt(
+            help="Participant to leave out, with or without sub-; may be repeated.",
+            rich_help_panel=INPUTS,
+        ),
+    ] = [],  # noqa: B006
     session_label: Annotated[
         list[str],
         Opt(
@@ -233,7 +240,7 @@ def bids(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
     )
     contained = containers.narrowed(contained, session_label, bids_filter_file)
-    labels = (participant_label, session_label)
+    labels = (participant_label, exclude_participant_label, session_label)
     asked = _asked(*labels, bids_filter_file, per, moved_from, contained)
     selection = _selected(bids_dir, asked, app == BRAIN and contained is None)
     out = Path(local_folder(output_dir))
@@ -292,6 +299,7 @@ def _selected(bids_dir: str, asked: Asked, needs_tables: bool) -> Selection:
 
 def _asked(
     participants: Sequence[str],
+    excluded: Sequence[str],
     sessions: Sequence[str],
     filter_file: str,
     per: str,
@@ -304,6 +312,7 @@ def _asked(
         tuple(sessions),
         filter_file,
         per,  # type: ignore[arg-type]
+        excluded_labels=tuple(excluded),
         moved_from=moved_from,
     )
     if contained is None:

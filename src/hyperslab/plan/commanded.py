@@ -162,8 +162,8 @@ def digest_of(task: CommandTask) -> str:
 
 
 def _states_of_inputs(task: CommandTask) -> Iterator[FileState]:
-    """The states of all inputs, up to the first that is gone where the task is kept. Raises
-    UsageError.
+    """The states of all inputs, up to the first that is gone where the task is kept; of a link
+    that leads nowhere its own. Raises UsageError.
     """
     for path in task.inputs:
         try:
@@ -171,6 +171,9 @@ def _states_of_inputs(task: CommandTask) -> Iterator[FileState]:
         except OSError as error:
             if task.is_kept:
                 return
+            if os.path.islink(path):  # its command fails, and those of others do not
+                yield FileState(path, 0, os.lstat(path).st_mtime_ns)
+                continue
             raise UsageError(
                 f"{task.label}: the input {path} cannot be read: {error.strerror}"
             ) from error

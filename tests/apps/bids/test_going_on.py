@@ -137,6 +137,34 @@ def test_what_a_failed_participant_leaves(calls: Calls, out: Path, tmp_path: Pat
     assert crash.read_text() == "trace\n"
 
 
+def test_who_is_left_out(calls: Calls, home: Path) -> None:
+    """He is not looked at, whatever is wrong with him."""
+    make(home, "sub-3/anat/sub-30_T1w.nii.gz")
+    refused = calls()
+    assert (refused.code, "is named for sub-30 but lies" in refused.err) == (1, True), refused
+    refused = calls("--exclude-participant-label", "4")
+    said = "--exclude-participant-label: the dataset has no sub-4"
+    assert (refused.code, said in refused.err) == (2, True), refused
+    refused = calls("--participant-label", 1, "--exclude-participant-label", 1)
+    assert (refused.code, "leaves nobody" in refused.err) == (2, True), refused
+    done = calls("--exclude-participant-label", "sub-3", 10, "--exclude_participant_label", 2)
+    assert done.code == 0, done
+    assert calls.made() == ["sub-1"]
+
+
+def test_a_link_of_one_participant_that_leads_nowhere(calls: Calls, home: Path) -> None:
+    """His command fails, and those of others do not; it is done once the link leads somewhere."""
+    image = home / t1w("10")
+    image.unlink()
+    image.symlink_to(home.parent / "gone")
+    failed = calls("--keep-going")
+    assert (failed.code, "failed: sub-10" in failed.err) == (1, True), failed
+    assert calls.made() == ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
+    (home.parent / "gone").write_bytes(b"found")
+    assert calls().code == 0
+    assert calls.content("sub-10/anat/sub-10_copy.nii.gz") == b"found"
+
+
 def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path) -> None:
     assert calls("--keep-going", app=FAILS).code == 1
     made = ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]

@@ -60,6 +60,8 @@ class Asked:
     "Whether a task is a participant, with all its sessions, or a session."
     joins_sessions: bool = False
     "Whether a task is a participant even where some sessions are asked for by name."
+    excluded_labels: tuple[str, ...] = ()
+    "Labels of participants who are left out, with or without sub-."
     moved_from: str = ""
     "Folder in which the dataset was when its results were begun; '' where it is there still."
 
@@ -91,7 +93,7 @@ def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
     datasets = find_datasets(bids_dir)
     for dataset in datasets:
         read_description(dataset.folder)
-    participants = choose_participants(datasets, asked.participant_labels)
+    participants = choose_participants(datasets, asked.participant_labels, asked.excluded_labels)
     sessions = choose_sessions(participants, asked.session_labels)
     found = list(units(sessions, _kind(asked), _per(asked)))
     return Selection(

@@ -165,6 +165,18 @@ def test_sessions_and_filters(runtime: str, programs: Path, tmp_path: Path) -> N
     assert (out / "group.txt").read_text() == "all"
 
 
+def test_who_is_left_out_of_the_group_level(home: Path, programs: Path, tmp_path: Path) -> None:
+    """The app is told all others, as it sees the results of all."""
+    log = install(programs, "docker")
+    asked = ("--container", NAME, "--runtime", "docker")
+    out = tmp_path / "out"
+    assert bids(home, out, "participant", *asked).code == 0
+    group = bids(home, out, "group", *asked, "--exclude-participant-label", "10")
+    assert group.code == 0, group
+    last = words_of(log, "run")[-1]
+    assert last[last.index("group") :] == ["group", "--participant_label", "1"]
+
+
 @pytest.mark.parametrize("runtime", ["docker", "apptainer"])
 def test_both_levels_in_one_run(runtime: str, home: Path, programs: Path, tmp_path: Path) -> None:
     log = install(programs, runtime)
