@@ -188,9 +188,9 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     read = _Read(command.inputs, inputs, Unread(commands.folder))
     slot = served()
     log = Path(commands.folder, LOGS, f"{slot.replace('/', '.')}.{os.getpid()}.log")
-    watch = Watch(commands.folder, command.label, state.task.id, log)
     try:
         with _beside(commands, state.task):
+            watch = Watch(commands.folder, command.label, state.task.id, log)
             ended = spawner.run(
                 words,
                 commands.cwd,

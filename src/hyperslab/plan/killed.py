@@ -38,7 +38,7 @@ class Watch:
 
     @property
     def is_short(self) -> bool:
-        """Whether something was killed on this machine since the command was to begin."""
+        """Whether something was killed on this machine since the command began."""
         return shortage.killed() > self._before
 
     def look(self) -> None:
