@@ -259,10 +259,13 @@ def _require_same_job(
 ) -> None:
     if not _is_same_job(kept, plan):
         before = kept["summary"]
+        aside = {"sources"}
+        if plan.stages[0].job.commands is not None:
+            aside.add("partition")  # which is how many there are
         differs = [
             _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()
-            if before.get(key) != value and key != "sources"
+            if before.get(key) != value and key not in aside
         ]
         raise OutputBusy(
             f"--resume: {directory.place} holds the results of a run that differs in"

@@ -100,9 +100,12 @@ def test_another_dataset(
     assert calls("--participant-label", 1).code == 0
     other = make(tmp_path / "other", t1w("1"), t1w("3"), content=b"of somebody else")
     elsewhere = Calls(other, out, capsys)
-    refused = elsewhere("--participant-label", 3)
+    refused = elsewhere()
     said = " ".join(refused.err.split())
-    assert (refused.code, f"differs in the dataset, which was '{home}'" in said) == (2, True)
+    assert (refused.code, f"a run that differs in the dataset, which was '{home}'" in said) == (
+        2,
+        True,
+    )
     assert f"add --moved-from {home} where it is the same one at another path" in said
     assert calls.made() == ["sub-1"]
     group = ("group", "--app", COPY, "--group-app", "cp -r {results}/sub-1 {out}/all")
