@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,6 @@ from hyperslab.apps.bids.containers.grouping import container_group_task
 from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
-from hyperslab.apps.bids.content import line_to_get
-from hyperslab.apps.bids.dataset import is_divided
-from hyperslab.apps.bids.foretelling import outlook
 from hyperslab.apps.bids.gathering import run_group_command, told
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import group_task, of_group
@@ -36,17 +33,18 @@ from hyperslab.apps.bids.running import (
     run_group,
     run_participants,
     select,
-    units_of,
 )
 from hyperslab.apps.bids.template import GROUP_APP, group_words, template_app
-from hyperslab.apps.bids.unit import PER, require_content
+from hyperslab.apps.bids.unit import PER
 from hyperslab.apps.commands.running import run_here
 from hyperslab.cli import containers
+from hyperslab.cli.bids_preview import foretell, foretell_group, mention_left_out
 from hyperslab.cli.flags import (
     ENGINE,
     INPUTS,
     Engine,
     FailFast,
+    KeepFailed,
     Live,
     Quiet,
     Report,
@@ -84,7 +82,6 @@ GROUP, BOTH = "group", "both"
 LEVELS = ("participant", GROUP, BOTH)
 APP = "What runs, as in: --app 'bet {t1w} {out}/{prefix}_brain.nii.gz'"
 BRAIN = "brain"
-_NAMED = 5
 
 
 def bids(
@@ -144,6 +141,13 @@ def bids(
             rich_help_panel=INPUTS,
         ),
     ] = [],  # noqa: B006
+    exclude_participant_label: Annotated[
+        list[str],
+        Opt(
+            help="Participant to leave out, with or without sub-; may be repeated.",
+            rich_help_panel=INPUTS,
+        ),
+    ] = [],  # noqa: B006
     session_label: Annotated[
         list[str],
         Opt(
@@ -155,6 +159,14 @@ def bids(
         str,
         Opt(
             help='JSON file that narrows down which images, as {"t1w": {"run": 1}}.',
+            rich_help_panel=INPUTS,
+        ),
+    ] = "",
+    moved_from: Annotated[
+        str,
+        Opt(
+            metavar="DIR",
+            help="Where the dataset was when OUT_DIR was begun, if that is another path now.",
             rich_help_panel=INPUTS,
         ),
     ] = "",
@@ -200,6 +212,7 @@ def bids(
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
     fail_fast: FailFast = None,
+    keep_failed: KeepFailed = "",
     container: containers.Image = "",
     runtime: containers.Runtime = AUTO,
     runtime_option: containers.RuntimeOption = [],  # noqa: B006
@@ -228,7 +241,8 @@ def bids(
         container, runtime, runtime_option, app_arguments, container_memory, container_cpus
     )
     contained = containers.narrowed(contained, session_label, bids_filter_file)
-    asked = _asked(participant_label, session_label, bids_filter_file, per, contained)
+    labels = (participant_label, exclude_participant_label, session_label)
+    asked = _asked(*labels, bids_filter_file, per, moved_from, contained)
     selection = _selected(bids_dir, asked, app == BRAIN and contained is None)
     out = Path(local_folder(output_dir))
     options = Options(
@@ -243,6 +257,7 @@ def bids(
         fail_fast=fail_fast,
         debug=is_debugging(),
         task_timeout=task_timeout,
+        keep_failed=keep_failed,
         **tiers,
         resume=resume,
         report=report,
@@ -253,12 +268,10 @@ def bids(
         return run_with_scratch(wanted, options)
     if validate:
         _validate(selection, quiet)
-    if contained is not None:
-        _require_alone(app, invocation, per, level, contained)
-        contained = require_usable(contained, level == GROUP or run_here(options))
+    contained = _usable(contained, app, invocation, per, level, options)
     gather = _gather(selection, out, level, app, group_app, contained)
     if level == GROUP and dry_run:
-        return _foretell_group(selection, out)
+        return foretell_group(selection, out)
     if level == GROUP:
         return _group(selection, out, app, gather, contained, allow_missing, task_timeout, quiet)
     chosen = _app(app, brain_extractor, invocation)
@@ -266,8 +279,8 @@ def bids(
         chosen = container_app(contained, os.fspath(out))
     then = _then(selection, out, level, app, gather, contained, allow_missing)
     if dry_run:
-        return _foretell(selection, chosen, out, options, contained)
-    _mention(selection, chosen, quiet)
+        return foretell(selection, chosen, out, options, contained)
+    mention_left_out(selection, chosen, quiet)
     tidy = partial(_tidy, contained, out, options)
     result = run_participants(
         selection, out, chosen, options, progress_for(quiet), then, allow_missing, tidy
@@ -286,13 +299,22 @@ def _selected(bids_dir: str, asked: Asked, needs_tables: bool) -> Selection:
 
 def _asked(
     participants: Sequence[str],
+    excluded: Sequence[str],
     sessions: Sequence[str],
     filter_file: str,
     per: str,
+    moved_from: str,
     contained: Container | None,
 ) -> Asked:
     """What is asked for of a dataset; images are what an app in a container finds itself."""
-    asked = Asked(tuple(participants), tuple(sessions), filter_file, per)  # type: ignore[arg-type]
+    asked = Asked(
+        tuple(participants),
+        tuple(sessions),
+        filter_file,
+        per,  # type: ignore[arg-type]
+        excluded_labels=tuple(excluded),
+        moved_from=moved_from,
+    )
     if contained is None:
         return asked
     return replace(asked, filter_file="", joins_sessions=True)
@@ -329,7 +351,19 @@ def _validate(selection: Selection, quiet: bool) -> None:
     mention(f"valid      with {show_count(warnings, 'warning')}", quiet=quiet)
 
 
-def _require_alone(app: str, invocation: str, per: str, level: str, contained: Container) -> None:
+def _usable(
+    contained: Container | None, app: str, invocation: str, per: str, level: str, options: Options
+) -> Container | None:
+    """The container with what is known of its image, where that can be looked at here. Raises
+    UsageError.
+    """
+    if contained is None:
+        return None
+    _require_alone(app, invocation, per)
+    return require_usable(contained, level == GROUP or run_here(options))
+
+
+def _require_alone(app: str, invocation: str, per: str) -> None:
     """Raise UsageError for what does not go with --container."""
     if per == "session":
         raise UsageError(
@@ -341,7 +375,6 @@ def _require_alone(app: str, invocation: str, per: str, level: str, contained: C
         given = app
     if given:
         raise UsageError(f"--app {given}: what runs is what --container names: leave one out")
-    containers.refuse_at(level, contained)
 
 
 def _group(
@@ -357,6 +390,8 @@ def _group(
     """Run the group level, for so many seconds at most, and say what came of it."""
     more = (allow_missing, limit_s, partial(mention, quiet=quiet))
     if contained is not None:
+        for line in containers.without_effect(contained):
+            mention(line, quiet=quiet)
         lines = [told(run_group_in_container(selection, out, contained, *more), out)]
     elif gather:
         lines = [told(run_group_command(selection, out, gather, *more), out)]
@@ -433,68 +468,3 @@ def _without_group_app(level: str, app: str) -> UsageError:
         f"{level} --app '{app}': say by {GROUP_APP} what puts results together; a group level of"
         f" their own have --app {BRAIN} and --container alone"
     )
-
-
-def _foretell_group(selection: Selection, out: Path) -> int:
-    """Say what a group level would do."""
-    people = {unit.participant for unit in (*selection.units, *selection.without_images)}
-    typer.echo(f"dataset    {selection.root}")
-    typer.echo(f"group      {show_count(len(people), 'participant')}, of what is in {out}")
-    return 0
-
-
-def _foretell(
-    selection: Selection, app: App, out: Path, options: Options, contained: Container | None
-) -> int:
-    """Say what a run would do, and what it would take."""
-    tasks = units_of(selection, app)
-    expected = outlook(tasks, out, options, contained)
-    participants = len({unit.participant for unit in tasks})
-    images = sum(len(unit.images) for unit in tasks)
-    sites = len(selection.datasets)
-    of_sites = f" of {show_count(sites, 'site')}" if sites > 1 else ""
-    typer.echo(f"dataset    {selection.root}")
-    typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
-    typer.echo(f"images     {images:,}")
-    typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
-    for line in (*expected.lines(), *_left_out(selection, app)):
-        typer.echo(line)
-    return 0
-
-
-def _mention(selection: Selection, app: App, quiet: bool) -> None:
-    """Say what no task works on, and which files are not here that the app may read. Raises
-    UsageError where it has none.
-    """
-    for line in _left_out(selection, app):
-        mention(line, quiet=quiet)
-    absent = require_content(units_of(selection, app), app.needs_images)
-    if absent:
-        links = f"{show_count(len(absent), 'link')} without content"
-        fetch = f"if the app reads them, type '{line_to_get(absent)}'"
-        mention(f"not here   {links}: {fetch}", quiet=quiet)
-
-
-def _left_out(selection: Selection, app: App) -> Iterator[str]:
-    """What no task works on."""
-    if app.needs_images and selection.without_images:
-        labels = [unit.label for unit in selection.without_images]
-        yield f"left out   {_listed(labels)}: no image that is wanted"
-    mixed = _mixed(selection)
-    if mixed:
-        yield f"left out   what {_listed(mixed)} has in no session: ask without --per session"
-
-
-def _mixed(selection: Selection) -> list[str]:
-    """Participants with something beside their sessions, where each of these is a task."""
-    asked = selection.asked
-    if asked.per != "session" or asked.session_labels:
-        return []
-    units = (*selection.units, *selection.without_images)
-    participants = dict.fromkeys(unit.participant for unit in units)
-    return [one.name for one in participants if not is_divided(one)]
-
-
-def _listed(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    return f"{', '.join(labels[:_NAMED])}{more}"

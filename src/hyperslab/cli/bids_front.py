@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import typer
 import typer.main
@@ -20,7 +21,10 @@ import typer.main
 from hyperslab.cli import main as hyperslab
 from hyperslab.cli.bids import GROUP, LEVELS, bids
 
-_SHARED = ("--participant-label", "--session-label", "--bids-filter-file")
+_SHARED = (
+    *("--participant-label", "--exclude-participant-label", "--session-label"),
+    "--bids-filter-file",
+)
 "Flags that both command lines have."
 
 
@@ -59,6 +63,7 @@ def translated(known: argparse.Namespace, others: Sequence[str]) -> list[str]:
     line = ["bids", known.bids_dir, known.output_dir, known.analysis_level]
     for flag, labels in (
         ("participant", known.participant_label),
+        ("exclude-participant", known.exclude_participant_label),
         ("session", known.session_label),
     ):
         for label in labels:
@@ -124,8 +129,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("bids_dir", help="folder of a dataset, or of datasets of sites")
     parser.add_argument("output_dir", help="folder of the derivatives")
     parser.add_argument("analysis_level", choices=LEVELS, help="each participant, or all of them")
-    _add(parser, "participant-label", nargs="+", default=[], help="with or without sub-")
-    _add(parser, "session-label", nargs="+", default=[], help="with or without ses-")
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    _add(parser, "participant-label", **several, help="with or without sub-; may be repeated")
+    _add(parser, "exclude-participant-label", **several, help="who is left out; may be repeated")
+    _add(parser, "session-label", **several, help="with or without ses-; may be repeated")
     _add(parser, "bids-filter-file", metavar="FILE", help="JSON that narrows down which images")
     _add(parser, "nprocs", "n-cpus", type=int, metavar="N", help="tasks at a time")
     _add(parser, "omp-nthreads", type=int, metavar="N", help="processors of a task, at most")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -19,7 +19,6 @@ from hyperslab.plan.written import parse_size
 
 Opt = typer.Option
 
-GROUP = "group"
 PANEL = "Containers, as in: --container nipreps/mriqc:24.0.2 --container-memory 8GB"
 Image = Annotated[
     str,
@@ -127,15 +126,14 @@ def _readable(filter_file: str) -> str:
     return os.path.abspath(filter_file)
 
 
-def refuse_at(level: str, asked: Container) -> None:
-    """Raise UsageError for what chooses images at the group level, which reads results."""
+def without_effect(asked: Container) -> Iterator[str]:
+    """What people read of flags that choose images, at the group level, which reads results;
+    wrappers give the same words to both levels.
+    """
     given = {"--session-label": asked.sessions, "--bids-filter-file": asked.filter_file}
     for flag, value in given.items():
-        if value and level == GROUP:
-            raise UsageError(
-                f"{flag} is not for the group level of --container, which reads what participants"
-                " have left: leave it out"
-            )
+        if value:
+            yield f"no effect  {flag}: the group level of an app reads what participants have left"
 
 
 def _require_none(given: dict[str, object]) -> None:

@@ -188,6 +188,15 @@ WorkTier = Annotated[
         rich_help_panel=STAGING,
     ),
 ]
+KeepFailed = Annotated[
+    str,
+    Opt(
+        metavar="DIR",
+        help="Keep what commands leave that fail, with their scratch directories, in DIR/TASK; by"
+        " default it is removed.",
+        rich_help_panel=ENGINE,
+    ),
+]
 Scratch = Annotated[
     str,
     Opt(

@@ -64,6 +64,11 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         mention(f"warning    {result.unreported}")
     if result.summary.odd_values:
         mention(f"warning    {result.summary.odd_values}")
+    if result.unkept:
+        from hyperslab.driver.unkept import unkept_lines
+
+        for line in unkept_lines(result.unkept):
+            mention(line)
     for note in told_of_scratch(result.folder):
         mention(f"warning    {note}")
     if quiet and warning:

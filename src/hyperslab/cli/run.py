@@ -31,6 +31,7 @@ from hyperslab.cli.flags import (
     FailFast,
     Granularity,
     JsonOfPlan,
+    KeepFailed,
     Live,
     Partition,
     Quiet,
@@ -315,6 +316,7 @@ def run(
     ] = False,
     retries: Retries = 1,
     task_timeout: TaskTimeout = None,
+    keep_failed: KeepFailed = "",
     fail_fast: FailFast = None,
     trial: Annotated[
         bool,
@@ -372,6 +374,7 @@ def run(
         trial=trial,
         debug=is_debugging(),
         task_timeout=task_timeout,
+        keep_failed=keep_failed,
         **tiers,
         resume=resume,
         overwrite=overwrite,

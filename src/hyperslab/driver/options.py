@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
+from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar, get_args
 
 from hyperslab.arrays.axes import Axis
@@ -85,6 +86,10 @@ class Options:
     that may be on several hosts: auto, tmpfs, image:DIR or a directory, which may begin with a
     variable of each host; '': nowhere.
     """
+    keep_failed: str | os.PathLike[str] = ""
+    """Directory, the same on all hosts, that gets what commands leave which fail: what they have
+    written, and their scratch directories; '': that is removed.
+    """
     readers_per_device: int | None = None
     "Tasks of a host that may read from one device at a time; None: any number."
     stagger: float = 0.0
@@ -137,6 +142,7 @@ class Options:
             raise UsageError("--accept-changed-function needs --resume")
         _require_numbers(self)
         _require_tiers(self)
+        _require_kept(self)
         _require_scratch(self)
         require_jobs(
             self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
@@ -237,6 +243,20 @@ def _require_tiers(options: Options) -> None:
             continue
         folder = area.require_tier(flag, local_folder(tier), options.is_elsewhere)
         object.__setattr__(options, name, str(folder))
+
+
+def _require_kept(options: Options) -> None:
+    """Raise UsageError where nothing can be kept of what failed commands leave, as far as that is
+    seen here; the path becomes absolute.
+    """
+    if not options.keep_failed:
+        return
+    folder = Path(options.keep_failed).absolute()
+    object.__setattr__(options, "keep_failed", str(folder))
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    is_usable = there.is_dir() and os.access(there, os.W_OK)
+    if not is_usable and not options.is_elsewhere:
+        raise UsageError(f"--keep-failed {folder}: {there} is no folder that can be written to")
 
 
 def _require_scratch(options: Options) -> None:

@@ -104,6 +104,8 @@ def _require_able(pipeline: Pipeline, options: Options, slots: EngineOptions) ->
         return
     if options.work_tier:
         raise UsageError("--work-tier is for commands, and this is a function: leave it out")
+    if options.keep_failed:
+        raise UsageError("--keep-failed is for commands, and this is a function: leave it out")
     if options.overwrite and options.resume and options.verb == "run":
         raise UsageError(
             "--overwrite starts over, --resume does not: give one of them; --resume alone goes on"

@@ -6,7 +6,7 @@ The driver alone does that, behind the tasks, so that nobody has to lock names:
   read back before, in a copy beside the records unless it can be renamed from there
 - a name belongs to the task that has made it; no other takes it, and nothing takes the place of
   what no run has written. Where tasks may share names, the first one has them, and what others
-  make of them is left out
+  make of them is left out, and told where it differs (`driver.unkept`)
 - what they say of all that is there gets no name, and is kept as a statement
 - what a task that is done again makes takes the place of all that it had made before
 
@@ -31,6 +31,7 @@ from hyperslab.blocks import checksums, writing
 from hyperslab.blocks.writing import Written
 from hyperslab.driver import statements
 from hyperslab.driver.resume import Inherited
+from hyperslab.driver.unkept import Shared
 from hyperslab.errors import OutputBusy
 from hyperslab.plan.command import PRIVATE
 from hyperslab.plan.delivery import Lost
@@ -65,6 +66,8 @@ class Publishing:
         self._firsts: set[str] = set()
         "Names to be given unless somebody else gives them first, as another call may."
         self._lock = threading.Lock()
+        self.shared = Shared(out)
+        "What tasks have made under names that several may give."
 
     def deliver(self, job: Job, task: Task, outcome: Outcome) -> tuple[Written, ...]:
         """Give what a task has made its names. Raises Lost where it is gone, OutputBusy for names
@@ -91,10 +94,20 @@ class Publishing:
                 raise self._is_of_others(name)
         self._keep_statements(task, place)
         made = tuple(one for one in made if one.path not in not_given)
+        self._see_shared(task, outcome.outputs, made)
         if not is_private:
             _settle_names(self._out, made)
         self._drop(task, earlier)
         return made
+
+    def _see_shared(self, task: Task, written: Sequence[Written], named: Sequence[Written]) -> None:
+        """Note what a task has made under names that others may give, too."""
+        assert task.command is not None
+        of_all = [one for one in written if not _owns(task, one.path)]
+        given = {one.path for one in named}
+        kept = [one for one in of_all if one.path in given]
+        left_out = [one for one in of_all if one.path not in given]
+        self.shared.see(task.command.label, kept, left_out)
 
     def _keep_statements(self, task: Task, place: Path) -> None:
         """Keep what a task says of all that is there. Raises Lost, OSError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
@@ -22,6 +22,9 @@ from hyperslab.report.failures import (
 from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds
+
+if TYPE_CHECKING:
+    from hyperslab.driver.unkept import Unkept
 
 LOG = "worker.log"
 "File of a submission that has what its workers printed."
@@ -72,6 +75,8 @@ class Result:
     "Tasks that have succeeded, those of earlier submissions included."
     unreported: str = ""
     "Why the report could not be written, and what writes it; '' where that is not so."
+    unkept: tuple[Unkept, ...] = ()
+    "Files that commands have made under a name which another one has given before, and differ."
 
     @property
     def ok(self) -> bool:
@@ -138,6 +143,7 @@ def together(results: Sequence[Result]) -> Result:
         done=sum(one.done for one in results),
         ended_early=results[-1].ended_early,
         unreported="; ".join(one.unreported for one in results if one.unreported),
+        unkept=tuple(gone for one in results for gone in one.unkept),
     )
 
 

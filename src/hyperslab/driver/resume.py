@@ -10,6 +10,7 @@ tests/system/faults/test_lost_pages.py.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +38,7 @@ _NOUNS = {
     "boundary": "the boundary",
     "command": "the command",
     "end": "the output",
+    "origin": "the dataset",
     "partition": "the partition",
     "region": "the region",
     "resample": "resampling",
@@ -257,23 +259,35 @@ def _require_same_job(
 ) -> None:
     if not _is_same_job(kept, plan):
         before = kept["summary"]
+        aside = {"sources"}
+        if plan.stages[0].job.commands is not None:
+            aside.add("partition")  # which is how many there are
         differs = [
             _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()
-            if before.get(key) != value and key != "sources"
+            if before.get(key) != value and key not in aside
         ]
         raise OutputBusy(
             f"--resume: {directory.place} holds the results of a run that differs in"
-            f" {show_list(differs or ['parameters'])}; choose another output, or remove them with"
+            f" {show_list(differs or ['parameters'])}; choose another output,"
+            f"{_on_moving(before, now['summary'])} or remove them with"
             f" 'hyperslab clean --all {directory.place}'"
         )
 
 
 def _was(key: str, before: Any) -> str:
     """What was asked for of a run before, where that is told in few words."""
-    if key == "command" and before:
+    if key in ("command", "origin") and before:
         return f", which was '{redact(before)}'"
     return ""
+
+
+def _on_moving(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What to do about files that have another path now."""
+    origin = before.get("origin")
+    if not origin or now.get("origin") in (None, origin):
+        return ""
+    return f" add --moved-from {shlex.quote(origin)} where it is the same one at another path,"
 
 
 def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:

@@ -479,6 +479,7 @@ class Driver(Rounds):
             ended_early,
             len(self.done),
             saved.fault,
+            self.staging.unkept(),
         )
 
     def _trace(self) -> Trace:

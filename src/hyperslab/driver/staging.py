@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from hyperslab.driver.prefetching import Copying, Prefetcher
     from hyperslab.driver.prepare import Prepared
     from hyperslab.driver.resume import Inherited
+    from hyperslab.driver.unkept import Shared, Unkept
+    from hyperslab.plan import killed, unread
     from hyperslab.plan.compile import Plan
     from hyperslab.plan.task import Job, Outcome, Task
-    from hyperslab.plan.unread import Told
     from hyperslab.storage.staging.copies import Took
 
 TURNS = "turns"
@@ -89,10 +90,12 @@ class Staging:
         self._areas: dict[str, Area] = {}
         self._room: Room | None = None
         self._commands: Commands | None = None
-        self._unread: Told | None = None
+        self._unread: unread.Told | None = None
+        self._killed: killed.Told | None = None
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
+        self._shared: Shared | None = None
         self._prefetcher: Prefetcher | None = None
         self._notes: dict[tuple[str, str], str] = {}
         self._staged = Way()
@@ -154,15 +157,19 @@ class Staging:
         """Make the folders and areas of commands, and name what they make."""
         from hyperslab.driver.flushing import Flusher
         from hyperslab.driver.publishing import Publishing
+        from hyperslab.plan import killed, unread
 
         for name in (LOGS, PRIVATE):
             (self._folder / name).mkdir(exist_ok=True)
         self._room = self._room_on("out", kept)
+        self._unread = unread.Told(self._folder, self._tell)
+        self._killed = killed.Told(self._folder, self._tell)
         self._commands = replace(
             commands,
             folder=str(self._folder),
             threads=self._prepared.threads,
             scratch=self._options.work_of_nodes,
+            kept=os.fspath(self._options.keep_failed),
             work=self._room_on("work", kept),
             copies=self._room_on("in", kept),
             host=self._host_that_syncs,
@@ -171,6 +178,7 @@ class Staging:
         assert directory is not None
         is_call = bool(directory.call)
         publishing = Publishing(directory.out.absolute(), self._folder, inherited, is_call)
+        self._shared = publishing.shared
         self._flusher = Flusher(
             self._folder,
             self._prepared.host.name,
@@ -283,10 +291,7 @@ class Staging:
         """
         assert outcome.ran is not None
         assert task.command is not None
-        if self._unread is None:
-            from hyperslab.plan.unread import Told  # which commands need alone
-
-            self._unread = Told(self._folder, self._tell)
+        assert self._unread is not None
         self._unread.see(task.command.inputs, outcome.ran.inputs)
         if self._room is None or outcome.ran.place.startswith(self._room.area):
             return
@@ -335,6 +340,8 @@ class Staging:
             if not made.is_there:
                 self._note(name, "gone", _DIRECTLY[name])
         if self._commands is not None:
+            assert self._killed is not None
+            self._killed.look()
             self._see_declined(self._commands)
         if self._prefetcher is not None:
             prefetched = self._prefetcher.prefetched
@@ -445,6 +452,12 @@ class Staging:
             made.remove()
         if not goes_on:
             shutil.rmtree(self._folder / PRIVATE, ignore_errors=True)
+
+    def unkept(self) -> tuple[Unkept, ...]:
+        """Files that are gone as others have their names, and differ from these."""
+        if self._shared is None:
+            return ()
+        return tuple(self._shared.differing())
 
     def record(self) -> Mapping[str, Any]:
         """What came of it, for the trace; {} where nothing was staged."""

@@ -16,7 +16,9 @@ from hyperslab.storage.unfinished import leftovers
 
 
 def require_empty(directory: RunDirectory, verb: str) -> None:
-    """Raise OutputBusy for a file, and for a directory that holds what no run wrote."""
+    """Raise OutputBusy for a file, and for a directory that holds what no run wrote; hidden files,
+    as a fresh dataset of DataLad has them, are in the way of no dataset of derivatives.
+    """
     flag = ""
     if verb == "run":
         flag = "-o "
@@ -25,10 +27,15 @@ def require_empty(directory: RunDirectory, verb: str) -> None:
         raise OutputBusy(f"{flag}{out} is a file: give a directory")
     if directory.file or not out.is_dir():
         return
-    if any(path.name != FOLDER for path in out.iterdir()):
+    if any(path.name != FOLDER and not _is_beside(path, verb) for path in out.iterdir()):
         raise OutputBusy(
             f"{flag}{out} holds files that no run wrote: give a new or empty directory"
         )
+
+
+def _is_beside(path: Path, verb: str) -> bool:
+    """Whether a file may be there before results are."""
+    return verb == "bids" and path.name.startswith(".")
 
 
 def holds_earlier(directory: RunDirectory, verb: str) -> OutputBusy:

@@ -127,6 +127,10 @@ class Execute:
     "What the commands are called that come first, and that come then."
     between: Callable[[], None] = nothing
     "What the driver does when all others have ended, before these begin."
+    origin: str = ""
+    """What their files are of, such as the folder of a dataset: results of another one are no
+    results of this run. '' where each file is by itself.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,8 @@ class Commands:
     "Where on a fast tier scratch directories are; None: where the outputs are made."
     copies: Room | None = None
     "Where on a fast tier inputs are copied to; None: they are not."
+    kept: str = ""
+    "Folder that gets what commands leave which fail; '': that is removed."
     host: str = ""
     """Name of the host on which somebody waits, behind the tasks, until what commands have made
     there is on storage; '': no slot leaves that to anybody.

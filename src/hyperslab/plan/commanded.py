@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,20 +69,31 @@ def compile_commands(pipeline: Pipeline, end: Execute) -> Plan:
         ]
     summary = _summary(pipeline, end)
     asked = {"command": end.template, "kind": "commands"}
-    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    without_origin = _digest(asked)
     return Plan(
         stages=tuple(stages),
         partitions=(Partition(((0, 1),), (0,)),) * len(tasks),
         limit_nbytes=0,
-        fingerprint=digest,
+        fingerprint=_digest(asked | _of_origin(end)),
         code="",
-        earlier_fingerprint=digest,
+        earlier_fingerprint=without_origin,
         earlier_code="",
-        summary=summary,
+        summary=summary | _of_origin(end),
         inputs=pipeline.inputs,
         most_blocks=len(tasks),
         name=end.title,
     )
+
+
+def _digest(asked: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def _of_origin(end: Execute) -> dict[str, str]:
+    """What records say of the origin of all files; nothing where they have none."""
+    if not end.origin:
+        return {}
+    return {"origin": end.origin}
 
 
 def _task(number: int, command: CommandTask, source: ArraySource) -> Task:
@@ -151,8 +162,8 @@ def digest_of(task: CommandTask) -> str:
 
 
 def _states_of_inputs(task: CommandTask) -> Iterator[FileState]:
-    """The states of all inputs, up to the first that is gone where the task is kept. Raises
-    UsageError.
+    """The states of all inputs, up to the first that is gone where the task is kept; of a link
+    that leads nowhere its own. Raises UsageError.
     """
     for path in task.inputs:
         try:
@@ -160,6 +171,9 @@ def _states_of_inputs(task: CommandTask) -> Iterator[FileState]:
         except OSError as error:
             if task.is_kept:
                 return
+            if os.path.islink(path):  # its command fails, and those of others do not
+                yield FileState(path, 0, os.lstat(path).st_mtime_ns)
+                continue
             raise UsageError(
                 f"{task.label}: the input {path} cannot be read: {error.strerror}"
             ) from error

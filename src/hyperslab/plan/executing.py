@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from hyperslab.blocks.writing import Written
-from hyperslab.machine import shortage, spawner
+from hyperslab.machine import spawner
 from hyperslab.machine.spawner import Ended, Refused
 from hyperslab.machine.words import unset_in
 from hyperslab.plan import contents
@@ -33,6 +33,8 @@ from hyperslab.plan.collecting import collected, tell_left_out
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
 from hyperslab.plan.contents import FileState, Patience
 from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
+from hyperslab.plan.killed import Watch
+from hyperslab.plan.leaving import keep_of_failed
 from hyperslab.plan.nearby import near
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
@@ -131,6 +133,8 @@ def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
         _run(commands, state, places)
     except BaseException as error:
         is_of_tier = isinstance(error, (CommandFailed, OSError)) and tiers.are_short
+        if commands.kept and isinstance(error, CommandFailed) and not is_of_tier:
+            keep_of_failed(commands, state, places.name, {"out": places.out, "work": places.work})
         _remove(places.out)
         if is_of_tier:
             raise _TierShort from error
@@ -183,26 +187,26 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
         os.makedirs(folder, exist_ok=True)
     read = _Read(command.inputs, inputs, Unread(commands.folder))
     slot = served()
-    log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
-    before = shortage.killed()
+    log = Path(commands.folder, LOGS, f"{slot.replace('/', '.')}.{os.getpid()}.log")
     try:
         with _beside(commands, state.task):
+            watch = Watch(commands.folder, command.label, state.task.id, log)
             ended = spawner.run(
                 words,
                 commands.cwd,
                 {**os.environ, "TMPDIR": str(places.work)},
-                str(Path(commands.folder, LOGS, log)),
+                str(log),
                 commands.limit_s,
-                fence.require_open,
+                partial(_look, watch),
                 after_words,
             )
     except Refused as error:
         raise not_started(error) from error
     cpu_ns = int((ended.user_s + ended.system_s) * 1e9)
     note(Phase("compute", ended.start_ns, ended.end_ns, 0, cpu_ns, -1))
-    state.ran = _ran(words, ended, log)
+    state.ran = _ran(words, ended, log.name)
     if ended.status or ended.is_late:
-        raise after(command, ended, commands.limit_s, shortage.killed() > before)
+        raise after(command, ended, commands.limit_s, watch.is_short)
     is_synced = socket.gethostname() != commands.host
     made = collected(places.out, command.mounted, is_synced)
     nbytes = ended.nbytes + tell_left_out(places.out, ended)
@@ -216,6 +220,14 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
         inputs=read.checksum(min(CHECKSUM_SHARE * state.ran.real_s, CHECKSUM_MOST_S)),
     )
     state.is_staged = True
+
+
+def _look(watch: Watch) -> None:
+    """What is done now and then while a command runs. Raises RunStopped where it is not to run any
+    more.
+    """
+    fence.require_open()
+    watch.look()
 
 
 class _Read:

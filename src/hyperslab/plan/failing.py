@@ -25,7 +25,10 @@ _BY_SHELL = 128
 
 
 OUT_OF_MEMORY = "OutOfMemory"
-"Name of the failure of a command that the kernel has killed for want of memory."
+"""Name of the failure of a command that the kernel has killed for want of memory, or that has
+failed while it killed something: a process of the command, perhaps, of which only that knows.
+"""
+_LESS = "use fewer --workers, or more memory"
 
 
 class CommandFailed(Exception):
@@ -59,18 +62,24 @@ def after(
     """
     printed = _tail(ended)
     said = _last_lines(printed)
-    if ended.is_late:
-        return CommandFailed("TimeLimit", f"it took longer than {limit_s:g} s{said}", printed)
     killed = {-signal.SIGKILL, _BY_SHELL + signal.SIGKILL}
-    if is_short and ended.status in killed:
-        return CommandFailed(
-            OUT_OF_MEMORY,
-            "out of memory: the kernel has killed it; use fewer --workers, or more memory" + said,
-            printed,
-        )
+    error, how = _end(ended, limit_s)
+    if is_short and ended.status in killed and not ended.is_late:
+        error = OUT_OF_MEMORY
+        how = f"out of memory: the kernel has killed it; {_LESS}"
+    elif is_short:
+        error = OUT_OF_MEMORY
+        how = f"{how}, and the kernel has killed a process for want of memory meanwhile; {_LESS}"
+    return CommandFailed(error, how + said, printed)
+
+
+def _end(ended: Ended, limit_s: float | None) -> tuple[str, str]:
+    """How a command has ended: the name of its failure, and in words."""
+    if ended.is_late:
+        return "TimeLimit", f"it took longer than {limit_s:g} s"
     if ended.status < 0:
-        return CommandFailed("Signal", f"ended by {_named(-ended.status)}{said}", printed)
-    return CommandFailed("ExitStatus", f"exit status {ended.status}{said}", printed)
+        return "Signal", f"ended by {_named(-ended.status)}"
+    return "ExitStatus", f"exit status {ended.status}"
 
 
 def without_outputs(command: CommandTask, ended: Ended, why: str) -> CommandFailed:

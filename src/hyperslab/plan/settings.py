@@ -41,6 +41,7 @@ class Settings(TypedDict, total=False):
     stage_out: str | os.PathLike[str]
     work_tier: str | os.PathLike[str]
     scratch: str
+    keep_failed: str | os.PathLike[str]
     readers_per_device: int | None
     stagger: float
     trial: bool

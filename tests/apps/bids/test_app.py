@@ -240,7 +240,7 @@ def test_the_group_level(tmp_path: Path) -> None:
     out = tmp_path / "out"
     pretend(selection.units, selection.root, out)
     where = {unit.participant.folder: unit.participant.site for unit in selection.units}
-    group = gather_volumes(selection.units, selection.root, out, where)
+    group = gather_volumes(selection.units, selection.root, out, where, {})
     # of A/sub-1, who has two images, and of the others
     assert group.mean_ml == pytest.approx((1005 + 1020 + 1030) / 3)
     assert group.lines() == ["mean brain volume 1018 ml, of 3 participants in 4 images"]
@@ -268,7 +268,7 @@ def test_one_site_in_the_tables_of_two_datasets(tmp_path: Path) -> None:
     out = tmp_path / "out"
     pretend(selection.units, selection.root, out)
     where = {unit.participant.folder: "Leipzig" for unit in selection.units}
-    group = gather_volumes(selection.units, selection.root, out, where)
+    group = gather_volumes(selection.units, selection.root, out, where, {})
     assert group.lines() == ["mean brain volume 1018 ml, of 3 participants in 4 images"]
     rows = save_group(group, out)[-1].read_text().splitlines()
     assert [row.split("\t")[:3] for row in rows[1:]] == [["Leipzig", "3", "4"]]
@@ -279,9 +279,9 @@ def test_the_group_level_refuses_what_is_not_complete(tmp_path: Path) -> None:
     out = tmp_path / "out"
     pretend(selection.units[:2], selection.root, out)
     with pytest.raises(UsageError, match=r"no result of B/sub-1: run .* with --allow-missing"):
-        gather_volumes(selection.units, selection.root, out, {})
-    group = gather_volumes(selection.units, selection.root, out, {}, allow_missing=True)
+        gather_volumes(selection.units, selection.root, out, {}, {})
+    group = gather_volumes(selection.units, selection.root, out, {}, {}, allow_missing=True)
     assert (len(group.volumes), group.missing) == (3, ("B/sub-1",))
     assert group.lines()[1] == "left out   B/sub-1"
     with pytest.raises(UsageError, match="has no result of any participant"):
-        gather_volumes(selection.units, selection.root, tmp_path, {}, allow_missing=True)
+        gather_volumes(selection.units, selection.root, tmp_path, {}, {}, allow_missing=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hyperslab.apps.bids.boutiques import command_words
+from hyperslab.apps.bids.boutiques import command_words, is_descriptor
 from hyperslab.errors import FormatError, UsageError
 from tests.apps.bids.datasets import make, t1w
 from tests.system.end_to_end.command import call
@@ -125,6 +125,15 @@ def test_what_is_said_of_values(values: dict[str, Any], sentence: str) -> None:
 def test_what_is_no_descriptor() -> None:
     with pytest.raises(FormatError, match="is no Boutiques descriptor"):
         command_words({"name": "x"}, {}, "tool.json")
+
+
+def test_what_names_a_descriptor(tmp_path: Path) -> None:
+    """A command may make a file of JSON; the name of a file may have a blank."""
+    assert is_descriptor("tool.json")
+    assert not is_descriptor("tool {t1w} {out}/{prefix}.json")
+    blank = tmp_path / "my tool.json"
+    blank.write_text("{}")
+    assert is_descriptor(str(blank))
 
 
 def test_a_dataset_by_a_descriptor(tmp_path: Path) -> None:

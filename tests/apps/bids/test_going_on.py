@@ -93,6 +93,81 @@ def test_another_app(calls: Calls) -> None:
     assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
 
 
+def test_another_dataset(
+    calls: Calls, home: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its participants are others, whatever their labels are; one that has moved is the same."""
+    assert calls("--participant-label", 1).code == 0
+    other = make(tmp_path / "other", t1w("1"), t1w("3"), content=b"of somebody else")
+    elsewhere = Calls(other, out, capsys)
+    refused = elsewhere()
+    said = " ".join(refused.err.split())
+    assert (refused.code, f"a run that differs in the dataset, which was '{home}'" in said) == (
+        2,
+        True,
+    )
+    assert f"add --moved-from {home} where it is the same one at another path" in said
+    assert calls.made() == ["sub-1"]
+    group = ("group", "--app", COPY, "--group-app", "cp -r {results}/sub-1 {out}/all")
+    refused = call_front(other, out, *group, "--participant-label", 1, capsys=capsys)
+    said = " ".join(refused.err.split())
+    assert (refused.code, f"results of another dataset, {home}:" in said) == (2, True), refused
+    moved = ("--moved-from", home)
+    assert elsewhere("--participant-label", 3, *moved).code == 0
+    assert call_front(other, out, *group, *moved, capsys=capsys).code == 0
+    assert calls("--participant-label", 10).code == 0
+    assert calls.made() == ["sub-1", "sub-10", "sub-3"]
+
+
+def test_a_link_to_the_dataset(
+    calls: Calls, home: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert calls("--participant-label", 1).code == 0
+    link = tmp_path / "link"
+    link.symlink_to(home)
+    assert Calls(link, out, capsys)("--participant-label", 10).code == 0
+
+
+def test_what_a_failed_participant_leaves(calls: Calls, out: Path, tmp_path: Path) -> None:
+    """Not among the results."""
+    crashes = "sh -c 'echo trace > {out}/crash.txt; exit 3'"
+    words = ("--participant-label", 1, "--keep-failed")
+    refused = calls(*words, out / "failed", app=crashes)
+    assert (refused.code, "lies in OUT_DIR" in refused.err) == (2, True)
+    assert calls(*words, tmp_path / "failed", app=crashes).code == 1
+    (crash,) = (tmp_path / "failed").rglob("crash.txt")
+    assert crash.relative_to(tmp_path / "failed").parts[0] == "sub-1"
+    assert crash.read_text() == "trace\n"
+
+
+def test_who_is_left_out(calls: Calls, home: Path) -> None:
+    """He is not looked at, whatever is wrong with him."""
+    make(home, "sub-3/anat/sub-30_T1w.nii.gz")
+    refused = calls()
+    assert (refused.code, "is named for sub-30 but lies" in refused.err) == (1, True), refused
+    refused = calls("--exclude-participant-label", "4")
+    said = "--exclude-participant-label: the dataset has no sub-4"
+    assert (refused.code, said in refused.err) == (2, True), refused
+    refused = calls("--participant-label", 1, "--exclude-participant-label", 1)
+    assert (refused.code, "leaves nobody" in refused.err) == (2, True), refused
+    done = calls("--exclude-participant-label", "sub-3", 10, "--exclude_participant_label", 2)
+    assert done.code == 0, done
+    assert calls.made() == ["sub-1"]
+
+
+def test_a_link_of_one_participant_that_leads_nowhere(calls: Calls, home: Path) -> None:
+    """His command fails, and those of others do not; it is done once the link leads somewhere."""
+    image = home / t1w("10")
+    image.unlink()
+    image.symlink_to(home.parent / "gone")
+    failed = calls("--keep-going")
+    assert (failed.code, "failed: sub-10" in failed.err) == (1, True), failed
+    assert calls.made() == ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
+    (home.parent / "gone").write_bytes(b"found")
+    assert calls().code == 0
+    assert calls.content("sub-10/anat/sub-10_copy.nii.gz") == b"found"
+
+
 def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path) -> None:
     assert calls("--keep-going", app=FAILS).code == 1
     made = ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]

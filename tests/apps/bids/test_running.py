@@ -238,6 +238,24 @@ def test_options_before_the_arguments_of_bids_apps(
     assert (out / "sub-1/n").read_text() == "1\n"
 
 
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (("--participant-label", "1", "--participant_label", "sub-10"), "2 participants"),
+        (("--participant-label", "1", "2", "--participant-label", "10"), "3 participants"),
+        (("--session-label", "a", "--session_label", "b"), "2 tasks"),
+    ],
+)
+def test_flags_of_labels_add_up(
+    labels: tuple[str, ...], found: str, home: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a flag that is given twice, however it is spelled."""
+    count, noun = found.split()
+    said = {"participants": f"found      {count} ", "tasks": f"tasks      {count},"}[noun]
+    dry = call_front(home, out, "participant", *labels, "--dry-run", capsys=capsys)
+    assert said in dry.out, dry
+
+
 def test_one_participant_after_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,6 +310,22 @@ def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
     again = call(*line)
     assert again.code == 2
     assert "add --resume to do only what is missing, or choose another output dir" in again.err
+
+
+def test_a_folder_with_hidden_files_alone(
+    home: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a fresh dataset of DataLad has them; what they say stays."""
+    make(out, ".gitattributes", ".git/HEAD", ".datalad/config", content=b"theirs\n")
+    make(out, ".bidsignore", content=b"notes\n")
+    words = ("--app", COPY, "--engine", "serial", "--no-report")
+    for label in ("1", "10"):
+        asked = ("participant", "--participant-label", label)
+        done = call_front(home, out, *asked, *words, capsys=capsys)
+        assert done.code == 0, done
+    for name in (".gitattributes", ".git/HEAD", ".datalad/config"):
+        assert (out / name).read_text() == "theirs\n"
+    assert (out / ".bidsignore").read_text() == "notes\ngroup_*\nfigures\n"
 
 
 @pytest.mark.parametrize(

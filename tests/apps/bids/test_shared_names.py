@@ -13,6 +13,7 @@ from hyperslab.apps.bids.template import template_app
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
+from hyperslab.driver.unkept import Unkept, unkept_lines
 from hyperslab.driver.verification import verify
 from tests.apps.bids.datasets import make, t1w
 
@@ -21,6 +22,8 @@ BOTH = (
     " if grep --quiet shared {t1w}; then echo {prefix} > {out}/../../common.txt; fi'"
 )
 "An app that makes a file of no participant, too, where the image says so."
+ALIKE = BOTH.replace("echo {prefix}", "echo all")
+"An app of which all make the same file."
 
 
 class Calls:
@@ -86,6 +89,29 @@ def test_a_shared_name_that_was_given_up(tmp_path: Path, app: App) -> None:
         assert calls("1", image).ok
         assert calls.shared() == "sub-10"
         assert calls.problems() == []
+
+
+def test_a_shared_name_with_other_contents_is_told(tmp_path: Path, app: App) -> None:
+    """Whose file is gone, and whose is kept; of copies nobody is told."""
+    shared = replace(app, writes_of_dataset=True)
+    home = make(tmp_path / "data", *map(t1w, ("1", "10", "2")), content=b"shared")
+    options = Options(engine="serial", retries=0, verb="bids", report=False)
+    out = tmp_path / "out"
+    result = run_participants(select(home, Asked()), out, shared, options)
+    assert result.ok
+    assert result.unkept == (Unkept("common.txt", "sub-1", ("sub-10", "sub-2")),)
+    first, advice = unkept_lines(result.unkept)
+    told = "common.txt of sub-10, sub-2: it differs from that of sub-1, which is kept"
+    assert first == f"not kept   {told}"
+    assert "let names say whose files they are" in advice
+    alike = replace(shared, commands=template_app(ALIKE).commands)
+    assert run_participants(select(home, Asked()), tmp_path / "alike", alike, options).unkept == ()
+
+
+def test_a_shared_name_that_another_call_has_given(tmp_path: Path, app: App) -> None:
+    calls = Calls(tmp_path, replace(app, writes_of_dataset=True))
+    assert calls("1", "shared").unkept == ()
+    assert calls("10", "shared").unkept == (Unkept("common.txt", "", ("sub-10",)),)
 
 
 def test_a_file_beside_the_description_that_an_app_makes(tmp_path: Path) -> None:

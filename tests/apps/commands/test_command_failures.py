@@ -24,7 +24,7 @@ def ended(path: Path, status: int, *, is_late: bool = False) -> Ended:
     ("status", "is_short", "error", "message"),
     [
         (1, False, "ExitStatus", "exit status 1: "),
-        (1, True, "ExitStatus", "exit status 1: "),
+        (1, True, "OutOfMemory", "exit status 1, and the kernel has killed a process for want of"),
         (-9, False, "Signal", "ended by signal 9 (SIGKILL): "),
         (-9, True, "OutOfMemory", "out of memory: the kernel has killed it; use fewer --workers"),
         (137, True, "OutOfMemory", "out of memory: "),
@@ -45,6 +45,12 @@ def test_a_late_command(tmp_path: Path) -> None:
     failure = after(TASK, ended(tmp_path / "log", -15, is_late=True), 2.5, False).failure("t")
     assert failure.error == "TimeLimit"
     assert failure.message.startswith("it took longer than 2.5 s: ")
+
+
+def test_a_late_command_that_may_wait_for_one_that_was_killed(tmp_path: Path) -> None:
+    failure = after(TASK, ended(tmp_path / "log", -15, is_late=True), 2.5, True).failure("t")
+    assert failure.error == "OutOfMemory"
+    assert failure.message.startswith("it took longer than 2.5 s, and the kernel has killed a")
 
 
 def test_the_kernel_counts_whom_it_kills() -> None:

@@ -131,6 +131,8 @@ WRONG_FLAGS = [
     ("--stage-out", ["--stage-out", "/nonexistent"], "there is no such directory"),
     ("--work-tier", ["--work-tier", "/nonexistent"], "there is no such directory"),
     ("--work-tier", ["--work-tier", "/tmp"], "--work-tier is for commands"),
+    ("--keep-failed", ["--keep-failed", "/tmp"], "--keep-failed is for commands"),
+    ("--keep-failed", ["--keep-failed", "/etc/hostname/x"], "is no folder that can be written to"),
     ("--command", ["--command", "cp {input} {outt}"], "there is no placeholder {outt}"),
     ("--match", ["--match", "*.nii"], "--match is for --command"),
     ("--scratch", ["--scratch", "/nonexistent"], "there is no such directory; give auto, tmpfs"),

@@ -11,6 +11,7 @@ containers, environments and outputs is not looked at.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +28,12 @@ _SHELL = re.compile(r"[|&;<>()$`]")
 
 
 def is_descriptor(text: str) -> bool:
-    """Whether an app is named as the file of a descriptor."""
-    return text.endswith(".json")
+    """Whether an app is named as the file of a descriptor; a command may end with the name of a
+    file of JSON that it makes.
+    """
+    if not text.endswith(".json"):
+        return False
+    return os.path.isfile(text) or len(text.split()) == 1
 
 
 def boutiques_app(descriptor: str, invocation: str) -> App:

@@ -8,7 +8,7 @@ each writes is a statement (`driver.statements`), and the files are made of all 
   a dataset of derivatives
 - GeneratedBy names whoever is named by one of them, in that order (BIDS 1.11, "Derived dataset and
   pipeline description")
-- a description that is there, and is none of ours, stays
+- a description that is there, and is none of ours, stays, and so do lines of .bidsignore
 
 Held by tests/apps/bids/test_described.py.
 """
@@ -40,6 +40,7 @@ Fields = Mapping[str, Any]
 def say(directory: RunDirectory, site: str, own: Fields) -> None:
     """Keep what hyperslab says of the dataset of a site, or ''."""
     description, ignored = names_of(site)
+    _adopt_lines(directory, ignored)
     statements.keep(directory.top, description, _text(own), DRIVER)
     statements.keep(directory.top, ignored, NOT_OF_BIDS, DRIVER)
 
@@ -51,6 +52,7 @@ def hear_group(directory: RunDirectory, made: Path, sites: Collection[str]) -> l
     changed: dict[str, None] = {}
     for site in sites:
         _adopt(directory, site)
+        _adopt_lines(directory, names_of(site)[1])
         for name in names_of(site):
             text = statements.text_of(made / name)
             (made / name).unlink(missing_ok=True)
@@ -69,6 +71,14 @@ def _adopt(directory: RunDirectory, site: str) -> None:
         return
     if not _is_of_others(directory.out / name):
         statements.keep(directory.top, name, text, DRIVER)
+
+
+def _adopt_lines(directory: RunDirectory, name: str) -> None:
+    """Keep the lines of a file that somebody has made before any was made here."""
+    text = statements.text_of(directory.out / name)  # first: we write it behind what we say
+    speakers = {one.speaker for one in statements.said(directory.top, name)}
+    if text is not None and speakers.isdisjoint((DRIVER, GROUP)):
+        statements.keep(directory.top, name, text)
 
 
 def describe(directory: RunDirectory, site: str, tell: Tell = unheard) -> None:

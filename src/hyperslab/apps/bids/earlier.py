@@ -4,6 +4,7 @@
 - what is done is not done again for images that have changed, or are gone, unless it is asked for
 - a participant is done as a whole, or by sessions: what is done in one of these ways is not done
   again in the other one, which would make the same files
+- results are of one dataset: labels of another one mean somebody else
 
 Held by tests/apps/bids/test_going_on.py.
 """
@@ -11,6 +12,7 @@ Held by tests/apps/bids/test_going_on.py.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,18 +68,35 @@ class Recorded:
     """
     gathered: frozenset[str]
     "Names of the files that group levels of runs have made."
+    origins: frozenset[str]
+    "Datasets that results are of."
 
 
 def recorded(directory: RunDirectory) -> Recorded:
     """What runs have recorded, each of whose journals is read once. Raises DamagedRecord."""
     tried: dict[str, bool] = {}
     gathered: set[str] = set()
+    origins: set[str] = set()
     for folder, plan in directory.plans():
         outcomes = Tail(folder).poll()
         tried |= tried_of(outcomes, plan)
-        of_group = [one for one in outcomes if one.task >= plan["tasks"] and one.status == "done"]
+        done = [one for one in outcomes if one.status == "done"]
+        of_group = [one for one in done if one.task >= plan["tasks"]]
+        if done:
+            origins.update(filter(None, (plan["summary"].get("origin"),)))
         gathered.update(written.path for one in of_group for written in one.outputs)
-    return Recorded(tried, frozenset(gathered))
+    return Recorded(tried, frozenset(gathered), frozenset(origins))
+
+
+def require_same_dataset(found: Recorded, origin: str, out: Path) -> None:
+    """Raise UsageError for results of another dataset, whose participants may have the same
+    labels.
+    """
+    for other in sorted(found.origins - {origin}):
+        raise UsageError(
+            f"{out} has the results of another dataset, {other}: give its OUT_DIR, or add"
+            f" --moved-from {shlex.quote(other)} where it is the same one at another path"
+        )
 
 
 def _of_both_ways(datasets: Sequence[Dataset], kind: Kind, labels: set[str]) -> Iterable[Unit]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from hyperslab.apps.bids.dataset import SUBJECT, Participant
 from hyperslab.apps.bids.described import describe, hear_group
 from hyperslab.apps.bids.description import names_of
-from hyperslab.apps.bids.earlier import Recorded, participant_of, recorded
+from hyperslab.apps.bids.earlier import Recorded, participant_of, recorded, require_same_dataset
 from hyperslab.apps.bids.group import require_complete
 from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.running import Selection
@@ -140,10 +140,11 @@ def among_complete(
     """
     out = directory.out
     if not directory.root.is_dir():  # and so nobody works there
-        nothing = Recorded({}, frozenset())
+        nothing = Recorded({}, frozenset(), frozenset())
         _require_left(_people(selection, nothing, needs_images), out, allow_missing)
     with owned(directory):
         found = recorded(directory)
+        require_same_dataset(found, selection.origin, out)
         _require_done(_people(selection, found, needs_images), found, out, allow_missing)
         with private(directory) as folder:
             yield Place(folder, found)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hyperslab.apps.bids.brain import sidecar_of
 from hyperslab.apps.bids.brains import brain_names
+from hyperslab.apps.bids.dataset import File
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.apps.bids.wanted import read_json
 from hyperslab.errors import FormatError, UsageError
@@ -69,13 +70,15 @@ def gather_volumes(
     root: str,
     out: Path,
     sites: Mapping[str, str],
+    tried: Mapping[str, bool],
     allow_missing: bool = False,
 ) -> Group:
     """Volumes of all images, as the participant level has left them; `sites` are those of the
-    participants, by their folders.
+    participants, by their folders, and `tried` says of units that were tried, by their labels,
+    whether they were done then.
 
-    Raises UsageError for units without a result, unless these may be missing, and where there is
-    none at all.
+    Raises UsageError for units without a result, or whose result is older than what has failed
+    since, unless these may be missing, and where there is none at all.
     """
     found: list[Volume] = []
     missing: dict[str, None] = {}
@@ -84,6 +87,9 @@ def gather_volumes(
             path = out / sidecar_of(brain_names(image, root)[1])
             if not path.is_file():
                 missing[unit.label] = None
+                continue
+            if _has_failed_since(image, tried):
+                missing[f"{unit.label} (whose last attempt has failed)"] = None
                 continue
             participant = unit.participant
             found.append(
@@ -97,6 +103,16 @@ def gather_volumes(
             )
     require_complete(bool(found), tuple(missing), out, allow_missing)
     return Group(tuple(found), tuple(missing))
+
+
+def _has_failed_since(image: File, tried: Mapping[str, bool]) -> bool:
+    """Whether the brain of an image is older than what was tried last: of its participant, or of
+    its session, as one of these alone may be done.
+    """
+    whole = Unit(image.session.participant, "", ())
+    part = Unit(image.session.participant, image.session.label, ())
+    ends = [tried[label] for label in (whole.label, part.label) if label in tried]
+    return bool(ends) and not any(ends)
 
 
 def save_group(group: Group, out: Path) -> list[Path]:

@@ -13,7 +13,13 @@ from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
-from hyperslab.apps.bids.earlier import earlier_units, require_same_way, wanted
+from hyperslab.apps.bids.earlier import (
+    earlier_units,
+    recorded,
+    require_same_dataset,
+    require_same_way,
+    wanted,
+)
 from hyperslab.apps.bids.group import Group, gather_volumes, save_group
 from hyperslab.apps.bids.idle import idle
 from hyperslab.apps.bids.table import rows, site_of_participants
@@ -54,6 +60,10 @@ class Asked:
     "Whether a task is a participant, with all its sessions, or a session."
     joins_sessions: bool = False
     "Whether a task is a participant even where some sessions are asked for by name."
+    excluded_labels: tuple[str, ...] = ()
+    "Labels of participants who are left out, with or without sub-."
+    moved_from: str = ""
+    "Folder in which the dataset was when its results were begun; '' where it is there still."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,13 @@ class Selection:
     without_images: tuple[Unit, ...]
     "Units that have none of the images that are wanted."
 
+    @property
+    def origin(self) -> str:
+        """The dataset, by which its results are known from those of another one."""
+        if self.asked.moved_from:
+            return os.path.abspath(self.asked.moved_from)
+        return os.path.realpath(self.root)
+
 
 def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
     """Look for participants and images, and at what the dataset says of itself. Raises UsageError,
@@ -76,7 +93,7 @@ def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
     datasets = find_datasets(bids_dir)
     for dataset in datasets:
         read_description(dataset.folder)
-    participants = choose_participants(datasets, asked.participant_labels)
+    participants = choose_participants(datasets, asked.participant_labels, asked.excluded_labels)
     sessions = choose_sessions(participants, asked.session_labels)
     found = list(units(sessions, _kind(asked), _per(asked)))
     return Selection(
@@ -116,6 +133,7 @@ def run_participants(
     asked_for = units_of(selection, app)
     require_content(asked_for, app.needs_images)
     _require_outside(selection, Path(out))
+    _require_not_within(out, options.keep_failed)
     work = _Work(selection, asked_for, app, Path(local_folder(out)))
     if not then:
         return _run_beside(work, options, progress or Quiet(), tidy)
@@ -149,7 +167,8 @@ class _Work:
         return [task_of(self.app, unit, root, is_kept) for unit in units]
 
     def pipeline(self, units: Sequence[Unit], options: Options) -> Pipeline:
-        return commanded(self.tasks(units), options, self.title, self.template)
+        origin = self.selection.origin
+        return commanded(self.tasks(units), options, self.title, self.template, origin=origin)
 
 
 def _run_alone(
@@ -177,6 +196,7 @@ def _run_alone(
         despite_failures=allow_missing,
         levels=("participant", "group"),
         between=partial(_describe, work),
+        origin=work.selection.origin,
     )
 
 
@@ -187,7 +207,8 @@ def _run_beside(
     then what these have left.
     """
     prepare(work.pipeline(work.units, options), own_options(options))  # or it leaves nothing behind
-    purpose = calls.Purpose(wanted(work.units), work.template, options.resume, options.verb, tidy)
+    made_of = f"{work.template} of {work.selection.origin}"
+    purpose = calls.Purpose(wanted(work.units), made_of, options.resume, options.verb, tidy)
     results = []
     with calls.begun(RunDirectory(work.out), purpose, progress.tell) as hands:
         for hand in hands:
@@ -229,7 +250,10 @@ def gathered(
     for dataset in selection.datasets:
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
-    return gather_volumes(selection.units, selection.root, Path(out), sites, allow_missing)
+    home = Path(out)
+    found = recorded(RunDirectory(home.absolute()))
+    require_same_dataset(found, selection.origin, home)
+    return gather_volumes(selection.units, selection.root, home, sites, found.tried, allow_missing)
 
 
 def units_of(selection: Selection, app: App) -> Sequence[Unit]:
@@ -276,6 +300,15 @@ def _require_outside(selection: Selection, out: Path) -> None:
         raise UsageError(
             f"{out}: the dataset lies there, and its files stay as they are; give another"
             f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
+        )
+
+
+def _require_not_within(out: str | os.PathLike[str], keep_failed: str | os.PathLike[str]) -> None:
+    """Raise UsageError for what failed commands leave among results, of which it would be one."""
+    if keep_failed and Path(keep_failed).absolute().is_relative_to(Path(out).absolute()):
+        raise UsageError(
+            f"--keep-failed {keep_failed}: lies in OUT_DIR, where results are; give another"
+            " directory"
         )
 
 

@@ -85,7 +85,7 @@ def _refuse(absent: Sequence[str], all_of_them: str) -> None:
     if absent:
         raise UsageError(
             f"{len(absent):,} of {all_of_them} are links whose content is not here: type"
-            f" '{content.line_to_get(absent)}', or name other participants with --participant-label"
+            f" '{content.line_to_get(absent)}', or leave them out with --exclude-participant-label"
         )
 
 

@@ -46,17 +46,24 @@ class Kind:
 T1W = Kind()
 
 
-def choose_participants(datasets: Sequence[Dataset], labels: Iterable[str]) -> list[Participant]:
-    """Participants by their labels, with or without sub-, of all sites; none chooses all.
+def choose_participants(
+    datasets: Sequence[Dataset], labels: Iterable[str], excluded: Iterable[str] = ()
+) -> list[Participant]:
+    """Participants by their labels, with or without sub-, of all sites; none chooses all. Those who
+    are excluded are not looked at.
 
     Raises UsageError for a label that nobody has, and for one that BIDS does not allow.
     """
     everybody = [one for dataset in datasets for one in dataset.participants]
+    known = {one.label for one in everybody}
     wanted = {label.removeprefix(SUBJECT) for label in labels}
-    chosen = everybody
-    if wanted:
-        chosen = [one for one in everybody if one.label in wanted]
-        _require_known("--participant-label", SUBJECT, wanted, {one.label for one in everybody})
+    unwanted = {label.removeprefix(SUBJECT) for label in excluded}
+    _require_known("--participant-label", SUBJECT, wanted, known)
+    _require_known("--exclude-participant-label", SUBJECT, unwanted, known)
+    left = (wanted or known) - unwanted
+    if not left:
+        raise UsageError("--exclude-participant-label: leaves nobody; leave out fewer")
+    chosen = [one for one in everybody if one.label in left]
     require_labels(chosen)
     return chosen
 

@@ -21,12 +21,13 @@ from hyperslab.units import show_count
 
 
 class Later(TypedDict, total=False):
-    """What Execute has of commands that begin when all others have ended."""
+    """What else Execute has: of commands that begin when all others have ended, and of all."""
 
     then: tuple[CommandTask, ...]
     despite_failures: bool
     levels: tuple[str, str]
     between: Callable[[], None]
+    origin: str
 
 
 @spelled_out
@@ -44,6 +45,7 @@ def run_commands(
     despite_failures: bool = False,
     levels: tuple[str, str] = ("each", "then"),
     between: Callable[[], None] = nothing,
+    origin: str = "",
     **settings: Unpack[Settings],
 ) -> Result:
     """Run commands as tasks and return outputs, trace and summary, as `run` does for functions.
@@ -53,7 +55,8 @@ def run_commands(
     run, and refused. `then` are commands
     that begin when all others have ended, and read what these have made in `out`: not at all where
     some have failed, unless `despite_failures`. `levels` is what the page calls both, and `between`
-    is called here before they begin. `settings` are those of Options, such as
+    is called here before they begin. `origin` is what all files are of, such as the folder of a
+    dataset: to resume a run of another one is refused, too. `settings` are those of Options, as
     `engine="dask-futures", workers=4, retries=2, resume=True`. Raises UsageError before anything
     starts, TasksFailed at the end when commands failed (with `check=False` they are only listed in
     the result: `result.failures`), RunStopped when the run cannot continue, and KeyboardInterrupt
@@ -69,6 +72,7 @@ def run_commands(
         despite_failures=despite_failures,
         levels=levels,
         between=between,
+        origin=origin,
     )
     return run(pipeline, own_options(options), out=out, progress=progress, check=check)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hyperslab.apps.bids.containers import images
 from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
 from hyperslab.apps.bids.containers.participants import generated_by
-from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container
+from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, app_words
 from hyperslab.cli import bids_front
 from hyperslab.errors import UsageError
 from tests.apps.bids.containers.programs import IDENTITY, described, install, words_of
@@ -157,8 +158,23 @@ def test_sessions_and_filters(runtime: str, programs: Path, tmp_path: Path) -> N
     for others in (asked, (*image, "--session-label", "c")):
         done = bids(home, out, "participant", *others, "--resume")
         assert (done.code, "differs in the command" in done.err) == (2, True), done
-    done = bids(home, out, "group", *asked)
-    assert (done.code, "--session-label is not for the group level" in done.err) == (2, True), done
+    group = bids(home, out, "group", *asked)
+    assert group.code == 0, group
+    assert "no effect  --session-label: the group level of an app reads what" in group.err
+    assert "no effect  --bids-filter-file: " in group.err
+    assert (out / "group.txt").read_text() == "all"
+
+
+def test_who_is_left_out_of_the_group_level(home: Path, programs: Path, tmp_path: Path) -> None:
+    """The app is told all others, as it sees the results of all."""
+    log = install(programs, "docker")
+    asked = ("--container", NAME, "--runtime", "docker")
+    out = tmp_path / "out"
+    assert bids(home, out, "participant", *asked).code == 0
+    group = bids(home, out, "group", *asked, "--exclude-participant-label", "10")
+    assert group.code == 0, group
+    last = words_of(log, "run")[-1]
+    assert last[last.index("group") :] == ["group", "--participant_label", "1"]
 
 
 @pytest.mark.parametrize("runtime", ["docker", "apptainer"])
@@ -308,6 +324,22 @@ def test_memory_of_all_containers_together(
     with_limit = [words for words in words_of(log, "run") if "--memory=1500000000" in words]
     assert len(with_limit) == 2
     assert len(words_of(log, "run")) == 4
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "singularity"])
+def test_processors_are_told_in_a_clean_environment(runtime: str, programs: Path) -> None:
+    """Nothing is told where nothing is known."""
+    programs.mkdir(exist_ok=True)
+    program = programs / runtime
+    program.write_text(f'#!/bin/sh\necho "${{{runtime.upper()}ENV_OMP_NUM_THREADS-unset}}" "$1"\n')
+    program.chmod(0o755)
+    words = Container("x.sif", runtime).run_words([], "/out", app_words("participant"))
+    for told, said in (({"OMP_NUM_THREADS": "3"}, "3 run\n"), ({}, "unset run\n")):
+        env = {"PATH": f"{programs}:/usr/bin:/bin", **told}
+        assert (
+            subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+            == said
+        )
 
 
 def test_the_description_names_the_image() -> None:

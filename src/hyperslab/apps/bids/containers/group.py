@@ -84,7 +84,6 @@ def run_group_in_container(
 
 def levels(selection: Selection, out: Path, made: Path, scratch: Path) -> Iterator[Level]:
     """The group levels that are asked for; their folders are made below `made` and `scratch`."""
-    labels = tuple(one.removeprefix(SUBJECT) for one in selection.asked.participant_labels)
     for number, dataset in enumerate(selection.datasets):
         home = out / dataset.site
         if not home.is_dir():
@@ -93,7 +92,17 @@ def levels(selection: Selection, out: Path, made: Path, scratch: Path) -> Iterat
         work = scratch / f"work-{number}"
         own.mkdir(parents=True, exist_ok=True)
         work.mkdir()
-        yield Level(dataset, home.absolute(), own, work, labels)
+        yield Level(dataset, home.absolute(), own, work, _labels(selection, dataset))
+
+
+def _labels(selection: Selection, dataset: Dataset) -> tuple[str, ...]:
+    """Labels of the participants of a dataset whom its app is told; () for all."""
+    asked = selection.asked
+    if not asked.excluded_labels:
+        return tuple(one.removeprefix(SUBJECT) for one in asked.participant_labels)
+    units = (*selection.units, *selection.without_images)
+    people = dict.fromkeys(unit.participant for unit in units)
+    return tuple(one.label for one in people if one.site == dataset.site)
 
 
 @contextmanager

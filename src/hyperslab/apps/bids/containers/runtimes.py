@@ -46,7 +46,11 @@ _ALONE = ("--cleanenv", "--contain", "--workdir={work}")
 the user's packages of Python there. The home of a container, and its /tmp, are in its scratch.
 """
 _OF_FILES = Runtime(takes_files=True, mount="--bind", start=_ALONE)
-_START = ("--rm", "--pull=never", f"--name={NAME}", "--env=OMP_NUM_THREADS")
+THREADS = "OMP_NUM_THREADS"
+"Variable that tells programs how many processors they may use."
+_TELLING = f'[ -z "${THREADS}" ] || export {{own}}="${THREADS}"; exec "$@"'
+"Script that hands the variable on under another name, to a command in its arguments."
+_START = ("--rm", "--pull=never", f"--name={NAME}", f"--env={THREADS}")
 RUNTIMES: Mapping[str, Runtime] = {
     "podman": Runtime(
         takes_files=False,
@@ -105,7 +109,7 @@ class Container:
         that the run writes to.
         """
         facts = self.facts
-        words = [self.runtime, "run", *facts.start]
+        words = [*self._telling_words(), self.runtime, "run", *facts.start]
         if not facts.takes_files:
             words.append(literal(f"--label={LABEL}={out}"))
         words += [f"{facts.mount}={_mounted(one)}" for one in mounts]
@@ -116,6 +120,15 @@ class Container:
         options = map(literal, self.options)
         image = literal(self.identity or self.image)
         return (*words, *options, image, *app, *map(literal, self.arguments))
+
+    def _telling_words(self) -> tuple[str, ...]:
+        """Words before those of a runtime that hands on no variable but what is said by a variable
+        of its own, whatever --cleanenv keeps away.
+        """
+        if not self.facts.takes_files:
+            return ()
+        own = f"{self.runtime.upper()}ENV_{THREADS}"
+        return ("sh", "-c", _TELLING.format(own=own), "sh")
 
     def limit_words(self) -> tuple[str, ...]:
         """Words that limit what the container may use."""

@@ -1,0 +1,86 @@
+"""What `hyperslab bids` says before anything runs: what there is to do, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+from hyperslab.apps.bids.app import App
+from hyperslab.apps.bids.containers.runtimes import Container
+from hyperslab.apps.bids.content import line_to_get
+from hyperslab.apps.bids.dataset import is_divided
+from hyperslab.apps.bids.foretelling import outlook
+from hyperslab.apps.bids.running import Selection, units_of
+from hyperslab.apps.bids.unit import require_content
+from hyperslab.cli.telling import mention
+from hyperslab.driver.options import Options
+from hyperslab.units import show_count
+
+_NAMED = 5
+
+
+def foretell_group(selection: Selection, out: Path) -> int:
+    """Say what a group level would do."""
+    people = {unit.participant for unit in (*selection.units, *selection.without_images)}
+    typer.echo(f"dataset    {selection.root}")
+    typer.echo(f"group      {show_count(len(people), 'participant')}, of what is in {out}")
+    return 0
+
+
+def foretell(
+    selection: Selection, app: App, out: Path, options: Options, contained: Container | None
+) -> int:
+    """Say what a run would do, and what it would take."""
+    tasks = units_of(selection, app)
+    expected = outlook(tasks, out, options, contained)
+    participants = len({unit.participant for unit in tasks})
+    images = sum(len(unit.images) for unit in tasks)
+    sites = len(selection.datasets)
+    of_sites = f" of {show_count(sites, 'site')}" if sites > 1 else ""
+    typer.echo(f"dataset    {selection.root}")
+    typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
+    typer.echo(f"images     {images:,}")
+    typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
+    for line in (*expected.lines(), *_left_out(selection, app)):
+        typer.echo(line)
+    return 0
+
+
+def mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
+    """Say what no task works on, and which files are not here that the app may read. Raises
+    UsageError where it has none.
+    """
+    for line in _left_out(selection, app):
+        mention(line, quiet=quiet)
+    absent = require_content(units_of(selection, app), app.needs_images)
+    if absent:
+        links = f"{show_count(len(absent), 'link')} without content"
+        fetch = f"if the app reads them, type '{line_to_get(absent)}'"
+        mention(f"not here   {links}: {fetch}", quiet=quiet)
+
+
+def _left_out(selection: Selection, app: App) -> Iterator[str]:
+    """What no task works on."""
+    if app.needs_images and selection.without_images:
+        labels = [unit.label for unit in selection.without_images]
+        yield f"left out   {_listed(labels)}: no image that is wanted"
+    mixed = _mixed(selection)
+    if mixed:
+        yield f"left out   what {_listed(mixed)} has in no session: ask without --per session"
+
+
+def _mixed(selection: Selection) -> list[str]:
+    """Participants with something beside their sessions, where each of these is a task."""
+    asked = selection.asked
+    if asked.per != "session" or asked.session_labels:
+        return []
+    units = (*selection.units, *selection.without_images)
+    participants = dict.fromkeys(unit.participant for unit in units)
+    return [one.name for one in participants if not is_divided(one)]
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    return f"{', '.join(labels[:_NAMED])}{more}"
