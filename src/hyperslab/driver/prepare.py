@@ -72,8 +72,10 @@ class Prepared:
     "Name of the function that failed on all made-up numbers; '' where none did."
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
-    left: tuple[str, ...] = ()
-    "What lies around the sources and does not go into the new files, a sentence each."
+    notes: tuple[str, ...] = ()
+    """What is to be said before it runs, a sentence each: which functions are too slow to be tried,
+    and what lies around the sources and does not go into the new files.
+    """
 
     @property
     def warning(self) -> str:
@@ -206,7 +208,8 @@ def prepare(
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     dependence = _dependence(lesson, plan, rule.axes_whole)
-    told = (dependence, _untried(lesson), _failing(lesson), obstacle, left)
+    notes = (*lesson.slow, *left)
+    told = (dependence, lesson.untried, lesson.failing, obstacle, notes)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
 
@@ -237,22 +240,6 @@ def _dependence(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
         f" a sample shows: --check-locality tells which --halo helps, --axes-whole {whole}"
         " does not cut there"
     )
-
-
-def _untried(lesson: Lesson) -> str:
-    """Sentence that a function could not be tried, and why; '' where all could."""
-    for step in lesson.pipeline.steps:
-        if step.trial:
-            return (
-                f"{step.ref.name} could not be tried on made-up numbers ({step.trial}): it is taken"
-                " to keep the shape and the dtype of its block, whatever its blocks are"
-            )
-    return ""
-
-
-def _failing(lesson: Lesson) -> str:
-    """Name of the function that failed in every trial; '' where none did."""
-    return next((step.ref.name for step in lesson.pipeline.steps if step.trial), "")
 
 
 def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
