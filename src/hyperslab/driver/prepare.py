@@ -174,7 +174,7 @@ def prepare(
     if directory is None and folder is not None:
         directory = RunDirectory(folder, _own_file(pipeline))
     replaces = _starts_over(pipeline, options, directory, tell)
-    if directory is not None and replaces:
+    if directory is not None and (replaces or directory.file):
         _require_elsewhere(pipeline, directory)
     earlier: list[dict[str, Any]] = []
     if directory is not None and not replaces:
@@ -337,7 +337,9 @@ def _own_file(pipeline: Pipeline) -> str:
 
 
 def _require_elsewhere(pipeline: Pipeline, directory: RunDirectory) -> None:
-    """Raise UsageError for a run that would replace what it reads."""
+    """Raise UsageError for a run that would replace what it reads, or has its name for a new
+    file.
+    """
     urls = [source.url for inputs in pipeline.inputs.values() for source in inputs.sources]
     vacancy.require_elsewhere(urls, str(directory.place))
 
