@@ -74,7 +74,7 @@ class Prepared:
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
     notes: tuple[str, ...] = ()
     """What is to be said before it runs, a sentence each: which functions are too slow to be tried,
-    and what lies around the sources and does not go into the new files.
+    what lies around the sources and does not go into the new files, and why tasks are repeated.
     """
 
     @property
@@ -208,7 +208,7 @@ def prepare(
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     dependence = _dependence(lesson, plan, rule.axes_whole)
-    notes = (*lesson.slow, *left)
+    notes = (*lesson.slow, *left, *resume.repeated(inherited, plan))
     told = (dependence, lesson.untried, lesson.failing, obstacle, notes)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
