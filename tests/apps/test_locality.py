@@ -16,7 +16,7 @@ from hyperslab.apps.locality import check_locality
 from hyperslab.apps.samples import cut_of, is_nearly_constant
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
-from hyperslab.errors import BlockError, UsageError
+from hyperslab.errors import BlockError, DoesNotFit, UsageError
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, real_values_of
 
 BLUR = """
@@ -276,6 +276,13 @@ def test_what_cannot_be_tried() -> None:
         check_locality(Pipeline(ANATOMICAL).map(failing))
     (place,) = raised.value.__notes__
     assert re.search(r'test_locality.py:\d+, in failing: raise ValueError\("not to', place)
+
+
+def test_a_halo_beyond_memory_is_told_as_that() -> None:
+    pipeline = Pipeline(ANATOMICAL).map(gaussian, halo=100_000)
+    sentence = r"a sample of [\dx]+ elements needs [\d.]+ PB of memory with its halo, but this"
+    with pytest.raises(DoesNotFit, match=f"{sentence} machine has .*: use a smaller halo$"):
+        hyperslab.check_locality(pipeline)
 
 
 def test_the_command_says_where_and_how_much_and_what_to_do(tmp_path: Path) -> None:

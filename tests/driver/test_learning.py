@@ -25,7 +25,7 @@ from hyperslab.driver.prepare import prepare
 from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.plan.promise import PLAIN, Promise
+from hyperslab.plan.promise import PLAIN, Promise, Trial
 from tests.system.end_to_end.command import image_of, real_values_of, save
 from tests.system.faults.command import PATIENCE_S, await_that
 
@@ -309,7 +309,7 @@ def test_why_a_trial_failed_is_known_however_it_ended(
 ) -> None:
     def why(function: Any) -> str:
         (step,) = learned(Pipeline(series).map(function)).steps
-        return step.trial
+        return step.trial.error
 
     assert "NameError: name 'blok' is not defined at " in why(misspelt)
     assert "the function called sys.exit('singular')" in why(leaves)
@@ -324,6 +324,44 @@ def test_why_a_trial_failed_is_known_however_it_ended(
     assert why(odd).startswith("IndexError: volume 9 at "), "of the samples before"
     monkeypatch.setattr(learning, "LIMIT_S", 0.5)
     assert why(lambda block: time.sleep(1000)) == "it did not end within 0.5 s"
+
+
+def slow(block: Array) -> dict[str, Array]:
+    """It takes longer for a sample than for all of a small array."""
+    if block.shape != SERIES:
+        time.sleep(1000)
+    return {"a": block, "b": block}
+
+
+def test_a_slow_function_is_not_told_to_fail(
+    series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "LIMIT_S", 0.3)
+    pipeline = Pipeline(series).map(slow)
+    dry = prepare(pipeline.write(tmp_path / "a"), Options(engine="serial"), dry=True)
+    assert (dry.failing, dry.warning) == ("", "")
+    (note,) = dry.notes
+    assert note.startswith("slow is too slow to be tried on made-up numbers (it did not end within")
+    result = run(pipeline.write(tmp_path / "b"), engine="serial", blocks=1, check=False)
+    (failed,) = result.failures
+    assert "its trial on made-up numbers took too long (it did not end within 0.3 s)" in (
+        failed.message
+    )
+    assert "it failed on" not in failed.message
+    assert "or let it take such numbers" not in failed.message
+
+
+def test_what_was_neither_clear_nor_wrong_before_time_was_up_is_late(
+    series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unclear(block: Array) -> Array:
+        if block.shape == SERIES:
+            time.sleep(1000)
+        return block[::2]
+
+    monkeypatch.setattr(learning, "LIMIT_S", 2)
+    (step,) = learned(Pipeline(series).map(unclear)).steps
+    assert step.trial == Trial("it did not end within 2 s", is_late=True)
 
 
 def test_what_fails_for_any_sample_is_tried_on_one(series: Path, tmp_path: Path) -> None:

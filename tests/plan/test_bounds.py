@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hyperslab import formats
 from hyperslab.arrays import Array, resampling
 from hyperslab.arrays.boxes import Boxes
-from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.partition import Layout, Rule, cut, number_cut
 from hyperslab.arrays.sets import SourceSet, independent
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, ChunkTable, Codec
@@ -174,6 +174,32 @@ def test_its_own_choice_in_next_to_no_memory_takes_not_long(
 def test_nothing_that_is_asked_for_takes_long(described: ArraySource, rule: Rule) -> None:
     for shape in LARGE.values():
         assert planned(in_one_piece(described, shape), rule) is None
+
+
+@pytest.mark.parametrize(
+    "grid", [Rule("blocks", (9_999_999_999,)), Rule("block-shape", (1, 1, 1))], ids=str
+)
+def test_arrays_are_not_split_into_many_files(described: ArraySource, grid: Rule) -> None:
+    source = in_one_piece(described, (28, 28, 28))
+    pipeline = Pipeline(independent([source])).write("out", "nii", "volume", grid=grid)
+    with cProfile.Profile(builtins=False) as work, pytest.raises(UsageError) as refused:
+        compile_plan(pipeline, Rule(), Budget(2**30, 2))
+    assert "splits 1 array into 21,952 files; there may be at most 20,000" in str(refused.value)
+    assert sum(entry.callcount for entry in work.getstats()) < MOST_CALLS / 100
+
+
+def test_as_many_files_as_blocks_are_made_by_splitting(described: ArraySource) -> None:
+    source = in_one_piece(described, (9, 8, 7))
+    for grid in (Rule("blocks", (12,)), Rule("blocks", (2, 3, 4)), Rule("block-shape", (4, 3, 2))):
+        pipeline = Pipeline(independent([source])).write("out", "nii", "volume", grid=grid)
+        output = compile_plan(pipeline, Rule(), Budget(2**30, 2)).stages[0].job.output
+        assert output is not None
+        made = made_like(source)
+        assert len(output.volumes) == number_cut(made, grid) == len(cut(made, grid, 0))
+
+
+def made_like(source: ArraySource) -> Layout:
+    return Layout(source.shape, source.axes, 4, None)
 
 
 def test_a_region_that_all_blocks_read_is_looked_at_once(described: ArraySource) -> None:

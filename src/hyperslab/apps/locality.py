@@ -37,7 +37,7 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.learning import learned
 from hyperslab.driver.lesson import cut_axes
-from hyperslab.errors import UsageError, in_callers_words
+from hyperslab.errors import UsageError, in_callers_words, told_in_python
 from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.compile import compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
@@ -250,6 +250,7 @@ def _told(found: Difference) -> str:
     )
 
 
+@told_in_python
 def check_locality(
     pipeline: Pipeline, axes_whole: Sequence[Axis] = (), rule: Rule = AUTOMATIC
 ) -> Locality:
@@ -258,8 +259,9 @@ def check_locality(
 
     Blocks are not cut along `axes_whole` (numbers or names), nor along axes that `rule` leaves
     whole, if it says how large blocks are or how many. Raises UsageError for a pipeline that maps
-    nothing or merges voxels, and for a rule that does not fit, and BlockError when a function
-    fails.
+    nothing or merges voxels, and for a rule that does not fit,
+    DoesNotFit for a halo that is too large for the memory of this machine, and BlockError when a
+    function fails.
     """
     if not pipeline.steps or any(n > 1 for n in pipeline.scale):
         raise UsageError(

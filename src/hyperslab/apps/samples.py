@@ -14,14 +14,17 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.errors import BlockError
+from hyperslab.driver.admission import halo_of
+from hyperslab.errors import BlockError, DoesNotFit
 from hyperslab.formats import HOLDS_ANY
-from hyperslab.plan.compile import Budget, compile_plan
+from hyperslab.machine.host import Host
+from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
 from hyperslab.plan.region import region_of
 from hyperslab.plan.steps import made_of
 from hyperslab.plan.task import Job, Task
 from hyperslab.report.failures import failed, where_words
+from hyperslab.units import show_bytes
 
 LARGEST_EXTENT = 64
 LARGEST_SAMPLE = 2**20
@@ -81,7 +84,9 @@ def cut_of(extent: int) -> int:
 
 
 def made_of_window(pipeline: Pipeline, window: Hyperslab, axis: int | None = None) -> Arrays:
-    """What a pipeline makes of a window, as one block, or of two along an axis."""
+    """What a pipeline makes of a window, as one block, or of two along an axis. Raises DoesNotFit
+    for a halo with which that is too large for this machine.
+    """
     parts = list(window.count)
     if axis is not None:
         parts[axis] = cut_of(window.count[axis])
@@ -89,6 +94,7 @@ def made_of_window(pipeline: Pipeline, window: Hyperslab, axis: int | None = Non
         end=None, region=region_of([slice(*ends) for ends in zip(*window.bounds, strict=True)])
     ).write("nowhere", HOLDS_ANY, "blocks")
     plan = compile_plan(over, Rule("block-shape", tuple(parts)), UNBOUNDED)
+    _require_memory(plan, window)
     (stage,) = plan.stages
     blocks = {task.core.start: _made_of(stage.job, task) for task in stage.tasks}
     joined = {}
@@ -98,6 +104,22 @@ def made_of_window(pipeline: Pipeline, window: Hyperslab, axis: int | None = Non
         if len(parts_of_it) > 1:
             joined[promise.name] = np.concatenate(parts_of_it, made.kept.index(axis))
     return joined
+
+
+def _require_memory(plan: Plan, window: Hyperslab) -> None:
+    """Raise DoesNotFit for a halo with which a block of a window needs more memory than there
+    is.
+    """
+    needed = max(task.bytes_peak for task in plan.tasks)
+    halo = halo_of(plan, needed)
+    available = Host.here().memory_bytes
+    if halo is None or needed <= available:
+        return
+    extent = "x".join(map(str, window.count))
+    raise DoesNotFit(
+        f"a sample of {extent} elements needs {show_bytes(needed)} of memory with its halo, but"
+        f" this machine has {show_bytes(available)} available: use {halo.remedy}"
+    )
 
 
 def _made_of(job: Job, task: Task) -> tuple[Array, ...]:

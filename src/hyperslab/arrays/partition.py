@@ -136,6 +136,17 @@ def cut(
     return Partition(cuts, layout.axes)
 
 
+def number_cut(layout: Layout, rule: Rule) -> int:
+    """How many blocks `cut` makes by a rule other than `auto`, none of which is made. Raises
+    UsageError for a rule that does not fit.
+    """
+    whole = _whole_axes(rule.axes_whole, len(layout.shape))
+    if rule.kind == "blocks":
+        asked = _parts_per_axis(layout, rule.value, whole)
+        return math.prod(map(_possible, layout.shape, asked, (1,) * len(asked)))
+    return number_of_blocks(layout, _block_shape(layout, rule, 0, whole))
+
+
 def cut_within(
     layout: Layout, region: Hyperslab, rule: Rule, limit_nbytes: int, most: int | None = None
 ) -> Partition:
@@ -181,12 +192,12 @@ def _require_few(layout: Layout, rule: Rule, blocks: int, most: int | None) -> N
         return
     shape = "x".join(map(str, layout.shape))
     raise UsageError(
-        f"{_flag(rule)} cuts the array of shape {shape} into {blocks:,} blocks; a run has at most"
+        f"{flag_of(rule)} cuts the array of shape {shape} into {blocks:,} blocks; a run has at most"
         f" {most:,}: ask for fewer and larger ones, or leave the choice to --partition auto"
     )
 
 
-def _flag(rule: Rule) -> str:
+def flag_of(rule: Rule) -> str:
     """A rule as the command line has it."""
     value = ",".join(map(str, rule.value))
     match rule.kind:

@@ -406,7 +406,7 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
 
     folder = Path(local_folder(out))
     prepared = prepare(pipeline, options, folder, dry=True, tell=mention)
-    notes = (*pipeline.notes, *prepared.left)
+    notes = (*pipeline.notes, *prepared.notes)
     if json:
         return say_plan(prepared, folder, refusal_of(out), notes)
     for note in notes:
@@ -484,7 +484,7 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
     if prepared.dependence:
         mention(f"warning    {prepared.dependence}")
     if quiet:  # else they are told as the run begins
-        for note in (*pipeline.notes, *prepared.left):
+        for note in (*pipeline.notes, *prepared.notes):
             mention(f"warning    {note}")
     return prepared
 

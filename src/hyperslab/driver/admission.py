@@ -159,12 +159,12 @@ def examine(
         bytes_least=least,
         folders=sum(form_of(sink).folders(sink) for sink, _ in volumes if left),
         verb=verb,
-        halo=_halo(plan, max((task.bytes_peak for task in left), default=0)),
+        halo=halo_of(plan, max((task.bytes_peak for task in left), default=0)),
         is_automatic=plan.summary["partition"]["rule"].startswith("auto"),
     )
 
 
-def _halo(plan: Plan, bytes_peak: int) -> Halo | None:
+def halo_of(plan: Plan, bytes_peak: int) -> Halo | None:
     """What the halo of a plan costs its most demanding task."""
     job = plan.stages[0].job
     if not any(job.halo):
@@ -221,21 +221,51 @@ def _less_for_a_slot(needs: Needs) -> str:
         if _fits_machine(needs, needs.workers):
             more.append("more --memory")
     else:
-        if _fits_machine(needs, needs.workers):
-            more.append(f"--memory {enough_bytes(needs.bytes_peak * budget.slots)} or more")
-        if needs.workers > 1 and _fits_machine(needs, workers=1):
-            more.append(f"--workers 1 and --memory {enough_bytes(each)} or more")
+        more += _slots_or_memory(needs, each)
     if needs.verb == "bids":  # which has no --memory
         more = ["fewer --workers"]
     return _remedies(needs, budget.per_slot, more) or _MORE_MACHINE
 
 
-def _fits_machine(needs: Needs, workers: int) -> bool:
-    """Whether the machine has the memory of the tasks of so many workers, and of these."""
+def _slots_or_memory(needs: Needs, each: int) -> list[str]:
+    """What lets a task fit where a worker with all its threads, which takes `each` bytes, does not:
+    fewer threads, or memory. Of more than the machine has only where nothing else helps: tasks that
+    are fewer than slots do not take it.
+    """
+    budget = needs.budget
+    fewer = []
+    if needs.bytes_peak <= budget.memory_bytes:
+        fewer = _fewer_threads(needs, needs.bytes_peak * needs.workers <= budget.memory_bytes)
+    of_all = needs.bytes_peak * budget.slots
+    memory = []
+    if _fits_machine(needs, needs.workers) and not (fewer and _is_beyond(of_all, needs)):
+        memory.append(f"--memory {enough_bytes(of_all)} or more")
+    is_worth_it = needs.workers > 1 and not (fewer and _is_beyond(each, needs))
+    if is_worth_it and _fits_machine(needs, workers=1):
+        memory.append(f"--workers 1 and --memory {enough_bytes(each)} or more")
+    return fewer + memory
+
+
+def _fewer_threads(needs: Needs, is_enough: bool) -> list[str]:
+    """The advice to take fewer threads, which alone may be enough, where workers have several."""
+    if needs.least_slots == 1:
+        return []
+    return ["fewer --threads" if is_enough else "fewer --workers and --threads"]
+
+
+def _is_beyond(nbytes: int, needs: Needs) -> bool:
+    """Whether the machine is known not to have so much memory."""
+    return needs.machine is not None and nbytes > needs.machine.bytes_available
+
+
+def _fits_machine(needs: Needs, workers: int, threads: int = 0) -> bool:
+    """Whether the machine has the memory of the tasks of so many workers, and of these; each has as
+    many threads as it has, or so many.
+    """
     machine = needs.machine
     if machine is None:
         return True
-    at_a_time = min(needs.least_slots * workers, needs.tasks)
+    at_a_time = min((threads or needs.least_slots) * workers, needs.tasks)
     beside = machine.interpreter_bytes * workers // max(1, needs.workers)
     return at_a_time * needs.bytes_peak + beside <= machine.bytes_available
 
@@ -245,6 +275,8 @@ def _less_for_the_machine(needs: Needs, machine: Machine) -> str:
     more = []
     if needs.workers > 1 and _fits_machine(needs, workers=1):
         more.append("fewer --workers")
+    elif _fits_machine(needs, workers=1, threads=1):
+        more += _fewer_threads(needs, _fits_machine(needs, needs.workers, threads=1))
     return _remedies(needs, machine.bytes_available // needs.at_a_time, more) or _MORE_MACHINE
 
 

@@ -44,13 +44,13 @@ from hyperslab.driver.inferred import (
     with_continued,
 )
 from hyperslab.driver.lesson import Lesson, is_open
-from hyperslab.driver.sample import SPACE, Sample, extents_amid
+from hyperslab.driver.sample import SPACE, Sample, dtypes_of, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
 from hyperslab.engines.environment import volunteer
 from hyperslab.errors import NoArray, UsageError
 from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, axes_after
-from hyperslab.plan.promise import Promise, require_names
+from hyperslab.plan.promise import Promise, Trial, require_names
 from hyperslab.plan.steps import call
 
 LIMIT_S = 10
@@ -117,7 +117,7 @@ def learn(
     """
     if not any(map(is_open, pipeline.steps)):
         return Lesson(pipeline)
-    dtypes = _dtypes(pipeline)
+    dtypes = dtypes_of(pipeline)
     kinds = {dtype.kind for of_whole in dtypes for dtype in of_whole}
     ndim = pipeline.source.ndim
     if not 0 < ndim <= len(_FIRST) or not kinds.issubset(NUMBERS):
@@ -131,12 +131,8 @@ def learn(
     answers, is_late = _in_a_fork(
         lambda: _answers(pipeline, dtypes, whole, uncut, seen), functools.partial(tell, said)
     )
-    attempt = Attempt(error="it ended the process in which it was tried")
-    if is_late:
-        attempt = Attempt(error=f"it did not end within {LIMIT_S:g} s")
     attempts = [answer for answer in answers if isinstance(answer, Attempt)]
-    if attempts:
-        attempt = attempts[-1]
+    attempt = attempts[-1] if attempts else Attempt()
     steps = list(pipeline.steps)
     for number, promises in enumerate(attempt.promises):
         if is_open(steps[number]):
@@ -146,23 +142,18 @@ def learn(
         first = len(attempt.promises)
         if attempt.is_refused:
             raise UsageError(attempt.error)
-        steps[first] = replace(steps[first], trial=attempt.error)
+        steps[first] = replace(steps[first], trial=_trial(attempt, is_late))
     dependent = {axis for answer in answers[len(attempts) :] for axis in answer}
     return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
 
 
-def _dtypes(pipeline: Pipeline) -> list[tuple[DType, ...]]:
-    """dtypes of the inputs of each whole, in order, but for those that another one has before it;
-    a further input of fewer arrays has its last one for all that follow.
-    """
-    found: dict[tuple[DType, ...], None] = {}
-    for number in range(len(pipeline.source)):
-        of_whole = []
-        for inputs in pipeline.inputs.values():
-            whole = inputs.wholes[min(number, len(inputs) - 1)]
-            of_whole.append(inputs.first(whole).dtype(pipeline.values))
-        found.setdefault(tuple(of_whole))
-    return list(found)
+def _trial(attempt: Attempt, is_late: bool) -> Trial:
+    """Why the last attempt before the trial ended has not shown what a step returns."""
+    if attempt.error or attempt.is_last:
+        return Trial(attempt.error)
+    if is_late:
+        return Trial(f"it did not end within {LIMIT_S:g} s", is_late=True)
+    return Trial("it ended the process in which it was tried")
 
 
 def _answers(

@@ -72,8 +72,10 @@ class Prepared:
     "Name of the function that failed on all made-up numbers; '' where none did."
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
-    left: tuple[str, ...] = ()
-    "What lies around the sources and does not go into the new files, a sentence each."
+    notes: tuple[str, ...] = ()
+    """What is to be said before it runs, a sentence each: which functions are too slow to be tried,
+    what lies around the sources and does not go into the new files, and why tasks are repeated.
+    """
 
     @property
     def warning(self) -> str:
@@ -174,7 +176,7 @@ def prepare(
     if directory is None and folder is not None:
         directory = RunDirectory(folder, _own_file(pipeline))
     replaces = _starts_over(pipeline, options, directory, tell)
-    if directory is not None and replaces:
+    if directory is not None and (replaces or directory.file):
         _require_elsewhere(pipeline, directory)
     earlier: list[dict[str, Any]] = []
     if directory is not None and not replaces:
@@ -208,7 +210,8 @@ def prepare(
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     dependence = _dependence(lesson, plan, rule.axes_whole)
-    told = (dependence, _untried(lesson), _failing(lesson), obstacle, left)
+    notes = (*lesson.slow, *left, *resume.repeated(inherited, plan))
+    told = (dependence, lesson.untried, lesson.failing, obstacle, notes)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
 
@@ -239,22 +242,6 @@ def _dependence(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
         f" a sample shows: --check-locality tells which --halo helps, --axes-whole {whole}"
         " does not cut there"
     )
-
-
-def _untried(lesson: Lesson) -> str:
-    """Sentence that a function could not be tried, and why; '' where all could."""
-    for step in lesson.pipeline.steps:
-        if step.trial:
-            return (
-                f"{step.ref.name} could not be tried on made-up numbers ({step.trial}): it is taken"
-                " to keep the shape and the dtype of its block, whatever its blocks are"
-            )
-    return ""
-
-
-def _failing(lesson: Lesson) -> str:
-    """Name of the function that failed in every trial; '' where none did."""
-    return next((step.ref.name for step in lesson.pipeline.steps if step.trial), "")
 
 
 def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
@@ -352,7 +339,9 @@ def _own_file(pipeline: Pipeline) -> str:
 
 
 def _require_elsewhere(pipeline: Pipeline, directory: RunDirectory) -> None:
-    """Raise UsageError for a run that would replace what it reads."""
+    """Raise UsageError for a run that would replace what it reads, or has its name for a new
+    file.
+    """
     urls = [source.url for inputs in pipeline.inputs.values() for source in inputs.sources]
     vacancy.require_elsewhere(urls, str(directory.place))
 

@@ -10,6 +10,7 @@ tests/system/faults/test_lost_pages.py.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
+from hyperslab.plan.pipeline import PRIMARY
 from hyperslab.plan.task import Outcome, Task
 from hyperslab.redaction import redact
 from hyperslab.units import show_count, show_list
@@ -46,6 +48,9 @@ _NOUNS = {
     "values": "the kind of values",
 }
 "What is asked for of a run, in words, by the names of its record."
+
+_MOST_NAMES = 3
+"Arrays whose tasks are repeated that are named, at most."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,35 @@ def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
 def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
     """Successes whose bytes may have been in memory only when the machine stopped."""
     return {task: outcome for task, (outcome, is_sure) in _newest(inherited).items() if not is_sure}
+
+
+def repeated(inherited: Sequence[Inherited], plan: Plan) -> list[str]:
+    """A sentence on tasks over arrays that were done, and are not any more since a file that they
+    read has another time or size; none where there are none.
+    """
+    if plan.stages[0].job.commands is not None:
+        return []
+    was_done = set(itertools.chain.from_iterable(map(_outdated, inherited)))
+    again = was_done - results(inherited).keys()
+    if not again:
+        return []
+    wholes = plan.inputs[PRIMARY].wholes
+    changed = dict.fromkeys(wholes[task.whole].name for task in plan.tasks if task.id in again)
+    names = list(changed)[:_MOST_NAMES]
+    if len(changed) > len(names):
+        names.append(f"{len(changed) - len(names):,} more")
+    why = f"what they read was changed or touched since they were done ({show_list(names)})"
+    return [f"{show_count(len(again), 'task')} will be repeated: {why}"]
+
+
+def _outdated(submission: Inherited) -> set[int]:
+    """Tasks that a submission has done, and that count no longer."""
+    there = {number: ~task for number, task in (submission.ids or {}).items() if task < 0}
+    if not there:
+        return set()
+    outcomes = Tail(submission.folder).poll()
+    done = {outcome.task for outcome in outcomes if outcome.status == "done"}
+    return {there[number] for number in done & there.keys()}
 
 
 def _newest(inherited: Sequence[Inherited]) -> dict[int, tuple[Outcome, bool]]:

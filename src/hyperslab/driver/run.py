@@ -299,7 +299,7 @@ class Driver(Rounds):
                 f"{show_count(self.prepared.damaged, 'task')} will be repeated: the machine was"
                 " restarted and may have lost what they wrote"
             )
-        for text in filter(None, (self.plan.note, *self.pipeline.notes, *self.prepared.left)):
+        for text in filter(None, (self.plan.note, *self.pipeline.notes, *self.prepared.notes)):
             self.progress.tell(in_callers_words(text))
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)

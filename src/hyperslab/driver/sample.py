@@ -229,3 +229,17 @@ def _named(value: Any) -> Mapping[str, Any]:
         names = getattr(value, "_fields", range(len(value)))
         return dict(zip(map(str, names), value, strict=True))
     return {"": value}
+
+
+def dtypes_of(pipeline: Pipeline) -> list[tuple[DType, ...]]:
+    """dtypes of the inputs of each whole, in order, but for those that another one has before it;
+    a further input of fewer arrays has its last one for all that follow.
+    """
+    found: dict[tuple[DType, ...], None] = {}
+    for number in range(len(pipeline.source)):
+        of_whole = []
+        for inputs in pipeline.inputs.values():
+            whole = inputs.wholes[min(number, len(inputs) - 1)]
+            of_whole.append(inputs.first(whole).dtype(pipeline.values))
+        found.setdefault(tuple(of_whole))
+    return list(found)

@@ -38,7 +38,7 @@ from hyperslab.plan.asked import (
 )
 from hyperslab.plan.command import Execute
 from hyperslab.plan.function import FunctionRef, refer
-from hyperslab.plan.promise import PLAIN, NewAxis, Promise, dtype_name, promised
+from hyperslab.plan.promise import PLAIN, UNTRIED, NewAxis, Promise, Trial, dtype_name, promised
 from hyperslab.plan.promise import Named as NamedOutputs
 from hyperslab.plan.settings import Settings
 from hyperslab.storage.location import local_folder
@@ -108,8 +108,8 @@ class Step:
     "Most memory it takes in addition to its input and output, in multiples of its block."
     returns: tuple[Promise, ...] = PLAIN
     "Every array that it returns: one, or several by their names."
-    trial: str = ""
-    "Error of its trial on made-up numbers; '': none."
+    trial: Trial = UNTRIED
+    "What its trial on made-up numbers came to, where that has not shown what it returns."
 
     def shapes(self, given: Sequence[int]) -> list[tuple[int, ...]]:
         """Shapes of what it returns for a block of the given shape."""

@@ -80,6 +80,18 @@ class Promise:
         return " ".join(word for word in words if word)
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Why a function that was tried on made-up numbers has not shown what it returns."""
+
+    error: str = ""
+    "What went wrong; '': nothing."
+    is_late: bool = False
+    "Whether it was given up as it took too long."
+
+
+UNTRIED = Trial()
+"Nothing is wrong: it has shown what it returns, or was not tried."
 PLAIN = (Promise(),)
 "An array like the block."
 

@@ -18,10 +18,7 @@ from hyperslab.units import show_count, show_list
 
 _NUMBERS = "biufc"
 "Kinds of dtype that are converted to the one that was asked for."
-_SAY_IT = (
-    " say what it returns (--drop-axis, --new-axis, --dtype, --outputs), or let it take such"
-    " numbers"
-)
+_SAY_IT = " say what it returns (--drop-axis, --new-axis, --dtype, --outputs)"
 
 
 def arrays_of(returned: Any, step: Step) -> list[Any]:
@@ -86,12 +83,21 @@ def _require_one(returned: Any, step: Step) -> None:
 
 def _assumed(step: Step) -> str:
     """Why one array like the block was expected, where the function failed in its trial."""
-    if not step.trial:
+    if not step.trial.error:
         return ""
+    why = f"it failed on the made-up numbers that it was tried on ({step.trial.error})"
+    if step.trial.is_late:
+        why = f"its trial on made-up numbers took too long ({step.trial.error})"
     return (
-        f" it failed on the made-up numbers that it was tried on ({step.trial}), so that the run"
-        " took it to return an array of the shape and dtype of its block;"
+        f" {why}, so that the run took it to return an array of the shape and dtype of its block;"
     )
+
+
+def _say_it(step: Step) -> str:
+    """What helps where a function returns something else than was assumed after its trial."""
+    if step.trial.is_late:
+        return _SAY_IT
+    return f"{_SAY_IT}, or let it take such numbers"
 
 
 def _listed(names: list[Any]) -> str:
@@ -206,8 +212,8 @@ def _require_dtype(array: Array, expected: Any, step: Step, promise: Promise) ->
     if array.dtype.newbyteorder("=") == expected:
         return
     remedy = f" {_dtype_of_both(array.dtype, expected)}convert the block before returning it"
-    if step.trial:
-        remedy = _assumed(step) + _SAY_IT
+    if step.trial.error:
+        remedy = _assumed(step) + _say_it(step)
     if promise.name:
         remedy = " return the same dtype for every block"
     raise BlockError(f"{_called(step, promise)} {array.dtype}, not {expected}:{remedy}")
@@ -229,8 +235,9 @@ def _other_shape(
     array: Array, block: Array, expected: tuple[int, ...], step: Step, promise: Promise
 ) -> str:
     said = _called(step, promise)
-    if step.trial:
-        return f"{said} a block of shape {array.shape}, not {expected}:{_assumed(step)}{_SAY_IT}"
+    if step.trial.error:
+        why = _assumed(step) + _say_it(step)
+        return f"{said} a block of shape {array.shape}, not {expected}:{why}"
     if expected == block.shape:
         fold = ""
         if _lacks_axes(array, block):

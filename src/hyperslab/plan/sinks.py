@@ -22,7 +22,7 @@ from hyperslab.arrays import DType
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.naming import groups_above
-from hyperslab.arrays.partition import Layout, Partition, cut
+from hyperslab.arrays.partition import Layout, Partition, cut, flag_of, number_cut
 from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
@@ -38,6 +38,8 @@ from hyperslab.units import show_count
 
 SOURCE_OF_CHUNK_NBYTES = 32 * 2**20
 "Most bytes of the source that a chunk of an array without some of its axes is made of, if chosen."
+MOST_FILES = 20_000
+"Files that arrays are split into, at most: each is described before anything runs."
 _MOST_PLACES = 2**15
 _NAME_MAX = 255
 "Bytes of a file's name (Linux, limits.h)."
@@ -55,6 +57,7 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
     is_shared = _is_shared(becoming, end)
     if not (is_shared or end.are_together):
         _require_one_file(becoming, end)
+    _require_few(becoming, end)
     sinks: list[ArraySink] = []
     tiled: list[tuple[Whole, ...]] = []
     for index, whole in enumerate(sources.wholes):
@@ -227,7 +230,24 @@ def _grid(made: Made, end: Write) -> Partition:
     """The regions of a whole's result that are files."""
     if end.grid is None:
         return Partition(tuple((0, n) for n in made.shape), made.axes)
-    return cut(Layout(made.shape, made.axes, made.dtype.itemsize, None), end.grid, 0)
+    return cut(_layout(made), end.grid, 0)
+
+
+def _layout(made: Made) -> Layout:
+    return Layout(made.shape, made.axes, made.dtype.itemsize, None)
+
+
+def _require_few(becoming: Sequence[Becoming], end: Write) -> None:
+    """Raise UsageError for more files than may be planned, before any of them is described."""
+    if end.grid is None:
+        return
+    arrays = [made for whole in becoming for made in whole.outputs if made.shape]
+    files = sum(number_cut(_layout(made), end.grid) for made in arrays)
+    if files > MOST_FILES:
+        raise UsageError(
+            f"{flag_of(end.grid)} splits {show_count(len(arrays), 'array')} into {files:,} files;"
+            f" there may be at most {MOST_FILES:,}: ask for fewer and larger ones"
+        )
 
 
 def _is_a_number(source: ArraySource) -> str:

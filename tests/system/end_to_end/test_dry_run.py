@@ -287,6 +287,16 @@ def test_advice_that_names_a_size_is_enough(image: Path, tmp_path: Path) -> None
     )
 
 
+def test_fewer_threads_are_advised_where_they_are_too_many(image: Path, tmp_path: Path) -> None:
+    command = ("run", "increment", image, "-o", tmp_path / "out", "--engine", "threads")
+    many = call(*command, "--dry-run", "--threads", "9999999")
+    assert many.code == 2
+    assert many.err.endswith(": use fewer --threads (smaller blocks would hardly need less)\n")
+    few = ("--dry-run", "--memory", "60MB", "--blocks", "1")
+    assert "fewer --threads, or --memory" in call(*command, *few, "--threads", "3").err
+    assert call(*command, *few, "--threads", "1").code == 0
+
+
 def test_no_memory_is_advised_that_the_machine_does_not_have(tmp_path: Path) -> None:
     large = tmp_path / "large.h5"
     with h5py.File(large, "w") as file:  # of which nothing is written

@@ -195,6 +195,10 @@ def test_a_source_is_not_replaced(mine: Path) -> None:
     block = min((mine.parent / "out").glob("*.nii"))
     run = ("run", f"{mine}:scaled", block, "--engine", "serial", "-q", "--overwrite")
     assert "is the source itself" in refusal(*run, "-o", block)
+    for flags in ([], ["--dry-run"], ["--resume"]):
+        said = refusal(*run[:-1], "-o", block, *flags)
+        assert "is the source itself" in said
+        assert "--overwrite" not in said, "which would be refused as well"
     assert "holds the source" in refusal(*run, "-o", "out")
     other = ("run", "stats", block, "--engine", "serial", "-q", "--overwrite", "--mask", block)
     assert "holds the source" in refusal(*other, "-o", "out")

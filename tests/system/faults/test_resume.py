@@ -90,6 +90,25 @@ def test_an_edited_block(tmp_path: Path, wholes: list[np.ndarray], function: str
     assert np.array_equal(np.concatenate(parts, axis=2), wholes[2] + np.uint16(1))
 
 
+@pytest.mark.parametrize("function", ["counted", "COUNTED_TOTAL"])
+def test_why_tasks_are_repeated_is_said(
+    tmp_path: Path, wholes: list[np.ndarray], function: str
+) -> None:
+    assert hyperslab(*job(tmp_path, function)).returncode == 0
+    again = job(tmp_path, function, "--resume")
+    assert "will be repeated" not in hyperslab(*again, "--dry-run").stdout
+    (tmp_path / "in" / "b_2.nii").touch()
+    why = "will be repeated: what they read was changed or touched since they were done (b_2)"
+    assert f"{EACH} tasks {why}" in hyperslab(*again, "--dry-run").stdout
+    done = hyperslab(*again)
+    assert done.returncode == 0, done.stderr
+    assert f"{EACH} tasks {why}" in done.stderr
+    assert "will be repeated" not in hyperslab(*again).stderr
+    for n in range(len(wholes)):
+        (tmp_path / "in" / f"b_{n}.nii").touch()
+    assert "(b_0, b_1, b_2 and 1 more)" in hyperslab(*again, "--dry-run").stdout
+
+
 def test_added_files(tmp_path: Path, wholes: list[np.ndarray]) -> None:
     """One that comes before all others, so that every task gets another number."""
     assert hyperslab(*job(tmp_path, "COUNTED_TOTAL")).returncode == 0
