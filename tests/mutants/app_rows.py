@@ -59,8 +59,8 @@ APPS = [
     Mutant(
         "the label 1 chooses participant 10",
         "src/hyperslab/apps/bids/wanted.py",
-        "if one.label in wanted]",
-        "if one.label.startswith(tuple(wanted))]",
+        "if one.label in left]",
+        "if one.label.startswith(tuple(left))]",
         "tests/apps/bids/test_dataset.py::test_labels_are_compared_as_a_whole",
     ),
     Mutant(

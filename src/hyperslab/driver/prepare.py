@@ -172,9 +172,7 @@ def prepare(
     if isinstance(pipeline.end, Write):
         folder = Path(pipeline.end.dest).absolute()
         pipeline, left = surrounded(pipeline, pipeline.end)
-    directory = call
-    if directory is None and folder is not None:
-        directory = RunDirectory(folder, _own_file(pipeline))
+    directory = call or _directory(pipeline, folder)
     replaces = _starts_over(pipeline, options, directory, tell)
     if directory is not None and (replaces or directory.file):
         _require_elsewhere(pipeline, directory)
@@ -242,6 +240,12 @@ def _dependence(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
         f" a sample shows: --check-locality tells which --halo helps, --axes-whole {whole}"
         " does not cut there"
     )
+
+
+def _directory(pipeline: Pipeline, folder: Path | None) -> RunDirectory | None:
+    if folder is None:
+        return None
+    return RunDirectory(folder, _own_file(pipeline))
 
 
 def asked(prepared: Prepared, options: Options) -> dict[str, Any]:

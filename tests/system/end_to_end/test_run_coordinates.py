@@ -117,7 +117,7 @@ def test_what_lies_along_an_axis_that_is_gone_stays(source: Path, tmp_path: Path
     prepared = hyperslab.prepare(
         pipeline.write(tmp_path / "o.nc"), hyperslab.Options(engine="serial")
     )
-    assert [note.partition(": ")[2] for note in prepared.left] == [
+    assert [note.partition(": ")[2] for note in prepared.notes] == [
         "variables time, time_bnds (along axes that change)"
     ]
     hyperslab.run(pipeline.write(tmp_path / "o.nc"), engine="serial")
@@ -148,7 +148,7 @@ def test_several_arrays_share_what_goes_with_each(source: Path, tmp_path: Path, 
 def test_an_array_keeps_its_name_before_a_coordinate(source: Path, tmp_path: Path) -> None:
     pipeline = hyperslab.Pipeline(source).map(_ends).write(tmp_path / "o.nc")
     prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
-    assert "variables lat (new arrays have these names)" in prepared.left[0]
+    assert "variables lat (new arrays have these names)" in prepared.notes[0]
     hyperslab.run(pipeline, engine="serial")
     found, grid = _seen(tmp_path / "o.nc"), _seen(source)
     np.testing.assert_array_equal(found.lat, grid.t2m.values.mean(axis=0))
@@ -198,7 +198,7 @@ def test_no_more_files_are_asked_than_a_bound(
     monkeypatch.setattr(surroundings, "read_groups", None)
     pipeline = hyperslab.Pipeline(source).map(_plus).write(tmp_path / "o.nc")
     prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
-    assert "of more than 0 files are left out" in prepared.left[0]
+    assert "of more than 0 files are left out" in prepared.notes[0]
 
 
 def test_a_computed_array_is_alone(source: Path) -> None:

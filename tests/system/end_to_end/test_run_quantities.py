@@ -100,7 +100,7 @@ def test_what_measures_something_else_has_no_unit(
     path = tmp_path / f"o.{end}"
     pipeline = hyperslab.Pipeline(f"{source}::t2m").map(function).write(path)
     prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
-    (left,) = prepared.left
+    (left,) = prepared.notes
     assert left == (
         f"left out of results of {source}::/t2m: attributes units, standard_name, long_name,"
         " actual_range (they describe other values)"
@@ -163,7 +163,7 @@ def test_arrays_that_a_function_names_are_quantities_of_its_own(
 ) -> None:
     pipeline = hyperslab.Pipeline(f"{source}::t2m").map(_named).write(tmp_path / "o.h5")
     prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
-    assert prepared.left[0].endswith("(they describe other values) of slope, warm")
+    assert prepared.notes[0].endswith("(they describe other values) of slope, warm")
     hyperslab.run(pipeline, engine="serial")
     for name in ("slope", "warm"):
         found = _attributes(tmp_path / "o.h5", name)

@@ -29,7 +29,7 @@ def _run(source: Path | str, dest: Path) -> tuple[str, ...]:
     pipeline = hyperslab.Pipeline(source).map(_plus).write(dest)
     prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
     hyperslab.run(pipeline, engine="serial")
-    return prepared.left
+    return prepared.notes
 
 
 def _grid() -> xarray.Dataset:
@@ -123,7 +123,7 @@ def test_packed_coordinates_go_into_a_store_as_they_are_meant(
     encoding = hyperslab.Encoding(version=version)
     if verb == "run":
         pipeline = hyperslab.Pipeline(f"{source}::v").map(_plus).write(dest, encoding=encoding)
-        assert hyperslab.prepare(pipeline, hyperslab.Options(engine="serial")).left == ()
+        assert hyperslab.prepare(pipeline, hyperslab.Options(engine="serial")).notes == ()
         hyperslab.run(pipeline, engine="serial")
     else:
         hyperslab.convert(source, dest, engine="serial", encoding=encoding)
