@@ -405,6 +405,7 @@ REFUSED = {
     "text": ("Facts('text', 'x', 'X', 'X', magic=(Magic('BAD'),))", "Magic.text is 'BAD'"),
     "all": ("Facts('all', 'x', 'X', 'X', magic=(Magic(b''),))", "Magic.text is empty"),
     "far": ("Facts('far', 'x', 'X', 'X', magic=(Magic(b'BAD', 542),))", "Magic.offset is 542"),
+    "alone": ("Facts('alone', 'x', 'X', 'X', magic=(Magic(b'BAD', beside=('.a',)),))", "beside is"),
     "needs": ("Facts('needs', 'x', 'X', 'X', libraries=(('one',),))", "Facts.libraries holds"),
     "lacks": ("Facts('lacks', 'x')", "missing 2 required positional arguments"),
     "memory": ("Facts('memory', 'x', 'X', 'X')", "a format named 'memory' exists already"),

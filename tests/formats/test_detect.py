@@ -8,8 +8,10 @@ import gzip
 import os
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import h5py
+import nibabel as nib
 import numpy as np
 import pytest
 
@@ -104,6 +106,17 @@ def test_bad_files_get_a_sentence(tmp_path: Path, name: str, content: bytes, sen
     with pytest.raises(FormatError, match=sentence) as raised:
         formats.detect(str(path))
     assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("kind", [nib.Nifti1Pair, nib.Nifti2Pair])
+def test_both_files_of_a_pair_are_told_as_that(tmp_path: Path, kind: Any) -> None:
+    kind(np.zeros((3, 4, 5), "i2"), np.eye(4)).to_filename(tmp_path / "pair.img")
+    for name in ("pair.hdr", "pair.img"):
+        with pytest.raises(FormatError, match=r"belongs to a \.hdr/\.img pair, .* to one \.nii"):
+            formats.detect(str(tmp_path / name))
+    (tmp_path / "pair.hdr").write_bytes(b"hello" * 200)
+    with pytest.raises(FormatError, match="its format is unknown"):
+        formats.detect(str(tmp_path / "pair.img"))
 
 
 @pytest.mark.parametrize("nbytes", [1, 100, 351])

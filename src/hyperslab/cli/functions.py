@@ -7,13 +7,19 @@ from typing import Annotated
 import typer
 
 from hyperslab.cli import document
-from hyperslab.cli.flags import Json
-from hyperslab.workloads import unknown_builtin
+from hyperslab.cli.flags import Json, completing
+from hyperslab.workloads import BUILTINS, unknown_builtin
 from hyperslab.workloads.described import Builtin, described
 
 
 def functions(
-    name: Annotated[str | None, typer.Argument(help="One built-in; all by default.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="One built-in; all by default.",
+            autocompletion=completing(lambda: BUILTINS),
+        ),
+    ] = None,
     json: Json = False,
 ) -> int:
     """List the built-in functions with their parameters."""

@@ -141,7 +141,28 @@ def _by_magic(path: str, file: BinaryIO) -> str:
             f"{path} is not a {named.title} file although its name says so; supported are"
             f" {supported()}"
         )
+    _require_no_values(path)
     raise FormatError(f"{path}: its format is unknown; supported are {supported()}")
+
+
+def _require_no_values(path: str) -> None:
+    """Raise FormatError for a file that has the values of a header beside it, where such a pair is
+    not read.
+    """
+    if isinstance(path, Remote):
+        return
+    marks = [mark for facts in known().values() for mark in facts.magic if mark.beside]
+    file = Path(path)
+    for mark in marks:
+        own, of_values = mark.beside
+        header = file.with_suffix(own)
+        is_beside = file.suffix.lower() == of_values and header.is_file()
+        if not is_beside or not os.access(header, os.R_OK):
+            continue
+        with header.open("rb") as other:
+            head = other.read(HEAD_NBYTES)
+        if head.startswith(mark.text, mark.offset):
+            raise FormatError(f"{path} {mark.refusal}")
 
 
 def _by_head(path: str, head: bytes, among: Iterable[Facts]) -> str | None:

@@ -66,6 +66,10 @@ class Magic:
     "Another position, as is each of its doubles up to the end of the file; 0 for none."
     refusal: str = ""
     "Reason why such files are not read, and what to do about it; '' where they are read."
+    beside: tuple[str, ...] = ()
+    """Suffixes of such a file that is not read, and of the one beside it with its values, which no
+    bytes tell and which is not read for the same reason; empty for none.
+    """
 
     def __post_init__(self) -> None:
         _require_types(self)
@@ -75,6 +79,8 @@ class Magic:
             raise ValueError(f"Magic.offset is {self.offset}: only {HEAD_NBYTES} bytes are read")
         if self.doubling < 0:
             raise ValueError(f"Magic.doubling is {self.doubling}: give 0 or more")
+        if len(self.beside) not in (0, 2):
+            raise ValueError(f"Magic.beside is {self.beside}: give the suffixes of two files")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ ENTRY_POINTS = "hyperslab.formats"
 _PAIR = Magic(
     b"ni1\0",
     344,
-    refusal="is the header of a .hdr/.img pair, which is not supported; convert it to one .nii"
-    " file",
+    refusal="belongs to a .hdr/.img pair, which is not supported; convert it to one .nii file",
+    beside=(".hdr", ".img"),
 )
 
 BUILT_IN: tuple[Facts, ...] = (
@@ -39,7 +39,7 @@ BUILT_IN: tuple[Facts, ...] = (
             Magic(b"n+1\0", 344),
             Magic(b"n+2\0", 4),
             _PAIR,
-            Magic(b"ni2\0", 4, refusal=_PAIR.refusal),
+            Magic(b"ni2\0", 4, refusal=_PAIR.refusal, beside=_PAIR.beside),
         ),
         is_one_array=True,
         is_stream=True,

@@ -42,6 +42,10 @@ def completed_by_program(line: str) -> list[str]:
 def test_what_a_shell_completes() -> None:
     assert completed_by_program("hyperslab sy") == completed("hyperslab sy") == ["synth"]
     assert completed("hyperslab run hist") == ["histogram", "histogram-python"]
+    assert completed("hyperslab functions s") == [name for name in BUILTINS if name[0] == "s"]
+    assert completed("hyperslab synth b") == ["bigbrain"]
+    for verb in ("run", "convert"):
+        assert completed(f"hyperslab {verb} --format nii") == ["nii", "nii.gz"]
     assert completed("hyperslab run --engine dask") == [
         name for name in engine_names() if name.startswith("dask")
     ]
