@@ -15,7 +15,6 @@ from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.printed import says_more
 from hyperslab.driver.result import Result, told_of_scratch
-from hyperslab.driver.unkept import unkept_lines
 from hyperslab.engines.facts import facts_of
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import (
@@ -65,8 +64,8 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         mention(f"warning    {result.unreported}")
     if result.summary.odd_values:
         mention(f"warning    {result.summary.odd_values}")
-    for line in unkept_lines(result.unkept):
-        mention(line)
+    if result.unkept:
+        _tell_unkept(result)
     for note in told_of_scratch(result.folder):
         mention(f"warning    {note}")
     if quiet and warning:
@@ -86,6 +85,13 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         if result.page is not None:
             report = str(_as_given(result.page, out))
         typer.echo(f"report     {report}")
+
+
+def _tell_unkept(result: Result) -> None:
+    from hyperslab.driver.unkept import unkept_lines  # which few runs need
+
+    for line in unkept_lines(result.unkept):
+        mention(line)
 
 
 def _lines_of(value: Any, warning: str) -> list[str]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
-from hyperslab.driver.unkept import Unkept
 from hyperslab.engines import SCRATCH_LOG
 from hyperslab.errors import TasksFailed
 from hyperslab.report.failures import (
@@ -23,6 +22,9 @@ from hyperslab.report.failures import (
 from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds
+
+if TYPE_CHECKING:
+    from hyperslab.driver.unkept import Unkept
 
 LOG = "worker.log"
 "File of a submission that has what its workers printed."

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from hyperslab.driver.pace import Way
 from hyperslab.driver.sweeping import RECORD
 from hyperslab.errors import RunStopped
-from hyperslab.plan import killed
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
 from hyperslab.plan.unread import Told
 from hyperslab.storage.location import Remote
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from hyperslab.driver.prepare import Prepared
     from hyperslab.driver.resume import Inherited
     from hyperslab.driver.unkept import Shared, Unkept
+    from hyperslab.plan import killed
     from hyperslab.plan.compile import Plan
     from hyperslab.plan.task import Job, Outcome, Task
     from hyperslab.storage.staging.copies import Took
@@ -92,7 +92,7 @@ class Staging:
         self._room: Room | None = None
         self._commands: Commands | None = None
         self._unread = Told(self._folder, tell)
-        self._killed = killed.Told(self._folder, tell)
+        self._killed: killed.Told | None = None
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
@@ -158,7 +158,9 @@ class Staging:
         """Make the folders and areas of commands, and name what they make."""
         from hyperslab.driver.flushing import Flusher
         from hyperslab.driver.publishing import Publishing
+        from hyperslab.plan import killed
 
+        self._killed = killed.Told(self._folder, self._tell)
         for name in (LOGS, PRIVATE):
             (self._folder / name).mkdir(exist_ok=True)
         self._room = self._room_on("out", kept)
@@ -336,8 +338,9 @@ class Staging:
         for name, made in self._areas.items():
             if not made.is_there:
                 self._note(name, "gone", _DIRECTLY[name])
-        if self._commands is not None:
+        if self._killed is not None:
             self._killed.look()
+        if self._commands is not None:
             self._see_declined(self._commands)
         if self._prefetcher is not None:
             prefetched = self._prefetcher.prefetched
