@@ -9,6 +9,48 @@ from tests.mutants.mutant import Mutant
 APPS = [
     # BIDS
     Mutant(
+        "a second flag of labels drops those of the first",
+        "src/hyperslab/cli/bids_front.py",
+        '"action": "extend"',
+        '"action": "store"',
+        "tests/apps/bids/test_running.py::test_flags_of_labels_add_up",
+    ),
+    Mutant(
+        "the volume of an earlier image counts",
+        "src/hyperslab/apps/bids/group.py",
+        "return bool(ends) and not any(ends)",
+        "return False",
+        "tests/apps/bids/test_group.py::test_who_was_done_and_has_failed_since",
+    ),
+    Mutant(
+        "results of another dataset are replaced",
+        "src/hyperslab/plan/commanded.py",
+        "fingerprint=_digest(asked | _of_origin(end)),",
+        "fingerprint=_digest(asked),",
+        "tests/apps/bids/test_going_on.py::test_another_dataset",
+    ),
+    Mutant(
+        "nobody is told whose file is gone",
+        "src/hyperslab/driver/unkept.py",
+        "if other != checksum]",
+        "if other is None]",
+        "tests/apps/bids/test_shared_names.py::test_a_shared_name_with_other_contents_is_told",
+    ),
+    Mutant(
+        "lines of .bidsignore that are there are replaced",
+        "src/hyperslab/apps/bids/described.py",
+        "text is not None and speakers.isdisjoint((DRIVER, GROUP))",
+        "text is None",
+        "tests/apps/bids/test_running.py::test_a_folder_with_hidden_files_alone",
+    ),
+    Mutant(
+        "what a failed command has left is removed",
+        "src/hyperslab/plan/executing.py",
+        "if commands.kept and isinstance(error, CommandFailed) and not is_of_tier:",
+        "if commands.kept and is_of_tier:",
+        "tests/apps/commands/test_kept.py::test_what_each_attempt_has_left",
+    ),
+    Mutant(
         "two calls work on one participant",
         "src/hyperslab/driver/calls.py",
         "free = _free(directory, purpose.wanted, taken, left)",
