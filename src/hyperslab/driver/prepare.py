@@ -207,10 +207,9 @@ def prepare(
     needs = examine(plan, budget, workers, place, done, options.verb)
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
-    dependence = _dependence(lesson, plan, rule.axes_whole)
+    told = (_dependence(lesson, plan, rule.axes_whole), lesson.untried, lesson.failing, obstacle)
     notes = (*lesson.slow, *left, *resume.repeated(inherited, plan))
-    told = (dependence, lesson.untried, lesson.failing, obstacle, notes)
-    return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
+    return Prepared(plan, needs, host, workers, threads, directory, *before, *told, notes)
 
 
 def _learned(pipeline: Pipeline, rule: Rule, tell: Tell) -> Lesson:
