@@ -292,7 +292,8 @@ def test_hdf5_in_and_out(mine: Path, tmp_path: Path) -> None:
         with h5py.File(path) as file:
             row, column = (int(n) for n in path.stem.split("_")[-2:])
             assert np.array_equal(
-                file["Dataset1"].attrs.get("affine", np.eye(4)).reshape(4, 4)[:3, 3], [row, column, 0]
+                file["Dataset1"].attrs.get("affine", np.eye(4)).reshape(4, 4)[:3, 3],
+                [row, column, 0],
             )
             found[row : row + 50, column : column + 50] = file["Dataset1"]
     assert len(outputs(tmp_path / "out")) == 8
