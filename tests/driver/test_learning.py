@@ -18,7 +18,7 @@ import pytest
 from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.driver import learning
-from hyperslab.driver.inferred import matched
+from hyperslab.driver.inferred import matched, of_any_dtype
 from hyperslab.driver.learning import learned
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -426,6 +426,34 @@ def test_arrays_of_several_dtypes_have_results_of_several(tmp_path: Path) -> Non
         assert kinds == {"plain.nii": "float64", "single.nii": "float32", "scaled.nii": "float64"}
         values = {name: float(image.get_fdata().max()) for name, image in means.items()}
         assert values == {"plain.nii": 3.0, "single.nii": 5.0, "scaled.nii": 3.5}
+
+
+@pytest.mark.parametrize(
+    ("promised", "told"),
+    [
+        pytest.param([None, None], Promise(), id="as its block"),
+        pytest.param(["float32", "float32"], Promise(dtype="float32"), id="one for all"),
+        pytest.param(["int16", None], Promise(dtype="int16"), id="one of which it is that"),
+        pytest.param(["float64", ...], Promise(dtype="float64"), id="nothing learned of one"),
+        pytest.param(
+            ["float64", "int16"],
+            Promise(of_dtypes=(("float32", "float64"), ("int32", "int16"))),
+            id="each its own",
+        ),
+    ],
+)
+def test_promises_for_blocks_of_two_dtypes(promised: list[Any], told: Promise) -> None:
+    """Of float32 and int32; where nothing differs from the block, it stays unsaid, as before."""
+    names = ["float32", "int32"]
+    if promised == ["int16", None]:
+        names = ["int32", "int16"]
+    each = [[(Promise(dtype=name),)] if name is not ... else [] for name in promised]
+    assert of_any_dtype(each, [np.dtype(name) for name in names]) == [(told,)]
+
+
+def test_a_further_input_of_several_dtypes_changes_no_promise() -> None:
+    of_one = [[(Promise(),)], [(Promise(),)]]
+    assert of_any_dtype(of_one, [np.dtype("int16")] * 2) == [(Promise(),)]
 
 
 def _found(folder: Path, name: str) -> list[Path]:

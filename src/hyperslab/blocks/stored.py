@@ -46,9 +46,9 @@ def belonging(
         info = beside.get(name)
         if info is None or info.name in skipped:
             continue
-        nbytes += _nbytes(info)
-        why = _why_left(info, nbytes)
+        why = _why_left(info, nbytes + _nbytes(info))
         if not why:
+            nbytes += _nbytes(info)
             found[name] = read_stored(source.url, info.name)
             why = _why_unlike(source, found[name])
         if why:

@@ -110,10 +110,12 @@ def _settled(promise: Promise, blocks: Sequence[str], made: Sequence[Mapping[str
     as it was learned of the first, where nothing was of another one.
     """
     dtypes = [names.get(promise.name) for names in made]
-    if len(set(dtypes)) == 1:
-        return replace(promise, dtype=dtypes[0])
     of_each = {block: dtype for block, dtype in zip(blocks, dtypes, strict=True) if dtype}
     others = {block: dtype for block, dtype in of_each.items() if dtype != block}
+    if not others:
+        return replace(promise, dtype=None)
+    if len(set(of_each.values())) == 1:
+        return replace(promise, dtype=next(iter(others.values())))
     return replace(promise, dtype=None, of_dtypes=tuple(others.items()))
 
 

@@ -14,10 +14,13 @@ from hyperslab.storage.location import is_remote
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.unfinished import leftovers
 
+_DESCRIPTION = "dataset_description.json"
+"What describes a dataset of derivatives, and is often there before them."
+
 
 def require_empty(directory: RunDirectory, verb: str) -> None:
-    """Raise OutputBusy for a file, and for a directory that holds what no run wrote; hidden files,
-    as a fresh dataset of DataLad has them, are in the way of no dataset of derivatives.
+    """Raise OutputBusy for a file, and for a directory that holds what no run wrote; hidden files
+    and a description, as a fresh dataset has them, are in the way of no dataset of derivatives.
     """
     flag = ""
     if verb == "run":
@@ -35,7 +38,7 @@ def require_empty(directory: RunDirectory, verb: str) -> None:
 
 def _is_beside(path: Path, verb: str) -> bool:
     """Whether a file may be there before results are."""
-    return verb == "bids" and path.name.startswith(".")
+    return verb == "bids" and (path.name.startswith(".") or path.name == _DESCRIPTION)
 
 
 def holds_earlier(directory: RunDirectory, verb: str) -> OutputBusy:

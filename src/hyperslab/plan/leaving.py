@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,5 +42,8 @@ def _tell(commands: Commands, state: State, text: str) -> None:
     if state.ran is None:
         return
     line = f"\nhyperslab: {text}\n".encode(errors="replace")
-    with open(os.path.join(commands.folder, LOGS, state.ran.log), "ab") as log:
+    with (
+        suppress(OSError),  # a full disk, say, of which the command has died
+        open(os.path.join(commands.folder, LOGS, state.ran.log), "ab") as log,
+    ):
         state.ran = replace(state.ran, nbytes=state.ran.nbytes + log.write(line))

@@ -315,17 +315,24 @@ def test_a_folder_that_is_in_use(tmp_path: Path) -> None:
 def test_a_folder_with_hidden_files_alone(
     home: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a fresh dataset of DataLad has them; what they say stays."""
+    """As a fresh dataset of DataLad has them, and with a description; what they say stays, and what
+    is added between two calls.
+    """
     make(out, ".gitattributes", ".git/HEAD", ".datalad/config", content=b"theirs\n")
     make(out, ".bidsignore", content=b"notes\n")
+    described = b'{"Name": "mine", "BIDSVersion": "1.11.0", "GeneratedBy": [{"Name": "hyperslab"}]}'
+    make(out, "dataset_description.json", content=described)
     words = ("--app", COPY, "--engine", "serial", "--no-report")
     for label in ("1", "10"):
         asked = ("participant", "--participant-label", label)
         done = call_front(home, out, *asked, *words, capsys=capsys)
         assert done.code == 0, done
+        with (out / ".bidsignore").open("a") as file:
+            file.write(f"{label}\n")
+    assert call_front(home, out, "participant", *words, capsys=capsys).code == 0
     for name in (".gitattributes", ".git/HEAD", ".datalad/config"):
         assert (out / name).read_text() == "theirs\n"
-    assert (out / ".bidsignore").read_text() == "notes\ngroup_*\nfigures\n"
+    assert (out / ".bidsignore").read_text() == "notes\ngroup_*\nfigures\n1\n10\n"
 
 
 @pytest.mark.parametrize(

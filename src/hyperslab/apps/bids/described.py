@@ -91,7 +91,7 @@ def describe(directory: RunDirectory, site: str, tell: Tell = unheard) -> None:
     before = None
     while before != (now := _said(directory, site)):  # another call may say something meanwhile
         _describe(home, now[0], tell)
-        _replace(home / IGNORE, _lines(now[1]))
+        _replace(home / IGNORE, _lines(now[1], home / IGNORE))
         before = now
 
 
@@ -120,7 +120,7 @@ def _describe(home: Path, said: Sequence[Statement], tell: Tell) -> None:
         return
     whole = merged(known)
     if _replace(path, _text(whole)) and any(speaker != DRIVER for speaker, _ in known):
-        names = [entry["Name"] for entry in whole.get(_GENERATED, ())]
+        names = [entry["Name"] for entry in _entries(whole)]
         tell(f"described  {path} by what is said of it: made by {', '.join(names)}")
 
 
@@ -214,9 +214,10 @@ def _links(several: Sequence[Fields]) -> dict[str, Any]:
     return found
 
 
-def _lines(said: Sequence[Statement]) -> str:
-    """Lines of all, each once."""
-    lines = dict.fromkeys(line for one in said for line in one.text.splitlines())
+def _lines(said: Sequence[Statement], path: Path) -> str:
+    """Lines of all, and those that somebody has added to the file, each once."""
+    texts = [*(one.text for one in said), statements.text_of(path) or ""]
+    lines = dict.fromkeys(line for text in texts for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines)
 
 
