@@ -38,6 +38,7 @@ def group_task(
 ) -> CommandTask:
     """The command that puts together what the brain app has found in every participant."""
     asked = {**asdict(selection.asked), "allow_missing": allow_missing}
+    asked["moved_from"] = selection.origin  # links may lead elsewhere on the host that runs it
     argv = (
         *(sys.executable, "-m", "hyperslab.apps.bids.grouping"),
         *(literal(selection.root), literal(os.path.abspath(out)), "{out}"),

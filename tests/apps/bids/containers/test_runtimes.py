@@ -13,10 +13,12 @@ import pytest
 
 from hyperslab.apps.bids.containers import images
 from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
-from hyperslab.apps.bids.containers.participants import generated_by
+from hyperslab.apps.bids.containers.participants import container_app, generated_by
 from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, app_words
 from hyperslab.cli import bids_front
 from hyperslab.errors import UsageError
+from hyperslab.plan.command import CommandTask
+from hyperslab.plan.commanded import digest_of
 from tests.apps.bids.containers.programs import IDENTITY, described, install, words_of
 from tests.apps.bids.datasets import make, t1w
 from tests.system.end_to_end.command import Finished, call
@@ -340,6 +342,16 @@ def test_processors_are_told_in_a_clean_environment(runtime: str, programs: Path
             subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
             == said
         )
+
+
+def test_words_that_tell_processors_repeat_no_task() -> None:
+    """Those are done that an earlier version has run without such words."""
+    asked = Container("x.sif", "apptainer")
+    words = asked.run_words([], "/out", app_words("participant"))
+    told = asked.telling_words()
+    now = CommandTask("sub-1", tuple(words), limits=container_app(asked, "/out").limits)
+    before = CommandTask("sub-1", tuple(words[len(told) :]))
+    assert digest_of(now) == digest_of(before)
 
 
 def test_the_description_names_the_image() -> None:

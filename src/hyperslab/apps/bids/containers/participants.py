@@ -64,7 +64,7 @@ def container_app(asked: Container, out: str) -> App:
         needs_images=False,
         files=files,
         after=asked.remove_words(),
-        limits=asked.limit_words(),
+        limits=(*asked.limit_words(), *asked.telling_words()),
         writes_of_dataset=True,
         mounted=runtimes.OUT,
     )

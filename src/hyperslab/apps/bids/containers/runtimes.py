@@ -109,7 +109,7 @@ class Container:
         that the run writes to.
         """
         facts = self.facts
-        words = [*self._telling_words(), self.runtime, "run", *facts.start]
+        words = [*self.telling_words(), self.runtime, "run", *facts.start]
         if not facts.takes_files:
             words.append(literal(f"--label={LABEL}={out}"))
         words += [f"{facts.mount}={_mounted(one)}" for one in mounts]
@@ -121,7 +121,7 @@ class Container:
         image = literal(self.identity or self.image)
         return (*words, *options, image, *app, *map(literal, self.arguments))
 
-    def _telling_words(self) -> tuple[str, ...]:
+    def telling_words(self) -> tuple[str, ...]:
         """Words before those of a runtime that hands on no variable but what is said by a variable
         of its own, whatever --cleanenv keeps away.
         """
