@@ -113,7 +113,11 @@ def test_it_ends_in_order_when_it_is_told_to(
 ) -> None:
     """The command takes Ctrl-C itself, and what is meant for it alone."""
     script = 'trap "exit 3" INT; trap "exit 4" USR1; sleep 60 & echo $$; wait; echo late'
-    process = subprocess.Popen(words(place, script), stdout=-1)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
+    try:
+        process = subprocess.Popen(words(place, script), stdout=-1)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert process.stdout is not None
     with process.stdout as said:
         said.readline()

@@ -209,9 +209,9 @@ def test_scaling_is_kept(tmp_path: Path, suffix: str) -> None:
         (Scaling(1, 2**24 + 1), "NIfTI-1 rounds the slope 1 and intercept 16777217"),
         (
             Scaling(np.array([1.0, 2.0]).reshape(2, 1, 1), 0.0),
-            "cannot say .* scaled by slices; use --values real",
+            "cannot say .* each slice has a scale of its own; use --values real",
         ),
-        (Scaling(missing=(np.int16(3),)), "cannot say .* some are missing"),
+        (Scaling(missing=(np.int16(3),)), "cannot say .* some stand for a missing value"),
         (Scaling(1, 0, clip=(0, 3)), "cannot say"),
         (Scaling(unsigned=True), "cannot say"),
     ],

@@ -33,8 +33,8 @@ VERBS = {name: load(name) for name in LISTED}
 
 WRONG_FLAGS = [
     ("--accept-changed-function", ["--accept-changed-function"], "needs --resume"),
-    ("--out", ["-o", f"{ANATOMICAL}"], "exists: give another name, or --overwrite"),
-    ("--out", ["-o", f"{ANATOMICAL}", "--resume"], "exists: give another name, or --overwrite"),
+    ("--out", ["-o", f"{ANATOMICAL}"], "is the source itself: give another name"),
+    ("--out", ["-o", f"{ANATOMICAL}", "--resume"], "is the source itself: give another name"),
     ("--out", ["-o", f"{ANATOMICAL}/out"], "is a file: give a directory"),
     ("--out", ["-o", f"{DATA}"], "-o "),
     ("--param", ["-p", "iterations"], "--param iterations: write it as name=value"),

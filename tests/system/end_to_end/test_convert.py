@@ -203,7 +203,7 @@ def test_real_values_of_packed_netcdf_are_nan_where_they_are_missing(tmp_path: P
     stored = ("--values", "stored", *SMALL)
     done = call("convert", f"{tmp_path / 'in.nc'}::tas", tmp_path / "stored.nii", *stored)
     assert done.code == 2
-    assert "NIfTI cannot say what these stored values mean: some are missing" in done.err
+    assert "NIfTI cannot say what these stored values mean: some stand for" in done.err
 
 
 def real_values_of(path: Path, name: str) -> Array:

@@ -258,7 +258,7 @@ def test_a_home_directory_and_a_dataset(tmp_path: Path, monkeypatch: pytest.Monk
         file["one"], file["two"] = np.arange(6.0), np.arange(3.0)
     succeed("run", "increment", "~/x.h5::two", "-o", tmp_path / "out", "--format", "h5")
     with h5py.File(only_output(tmp_path / "out")) as file:
-        assert file["data"][:].tolist() == [1, 2, 3]
+        assert file["two"][:].tolist() == [1, 2, 3]
 
 
 def test_an_epi_against_nibabel(tmp_path: Path) -> None:

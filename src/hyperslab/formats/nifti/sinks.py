@@ -142,7 +142,7 @@ def _check_scaling(path: str, scaling: Scaling | None) -> None:
     if scaling is not None and not scaling.is_linear:
         raise UsageError(
             f"{path}: NIfTI cannot say what these stored values mean: some stand for a missing"
-            " value (_FillValue, missing_value), or each slice has a scale of its own; use"
+            " value, are clipped to a range or unsigned, or each slice has a scale of its own; use"
             " --values real"
         )
 
