@@ -237,16 +237,16 @@ ANSWERS: list[Copying] = []
 
 
 def after_a_copy(block: Array, tier: str) -> Array:
-    """block + 1, once there is a copy for this task or a later one, or no more are made: copies
-    come in time however busy the machine is, and those of earlier tasks go when they may.
+    """block + 1, once there is a copy, or no more are made: they come in time however busy the
+    machine is. That of the task before may still be there, which leaves no room for another one.
     """
     until = time.monotonic() + PATIENCE_S
     task = next(CALLS) if block.shape == IMAGE else 0
     is_waiting = task >= ALONE
     while is_waiting and time.monotonic() < until:
         time.sleep(0.03)
-        copies = [int(path.name) for path in Path(tier).glob("*/in/*[0-9]")]
-        is_waiting = "never" not in ANSWERS and max(copies, default=-1) < task
+        copies = list(Path(tier).glob("*/in/*[0-9]"))
+        is_waiting = "never" not in ANSWERS and not copies
     return add(block)
 
 
