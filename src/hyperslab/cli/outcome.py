@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.printed import says_more
 from hyperslab.driver.result import Result, told_of_scratch
 from hyperslab.engines.facts import facts_of
+from hyperslab.report.circumstances import staged
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import (
     GROUPS_SHOWN,
@@ -79,7 +79,7 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         typer.echo("\n".join(_told(result, verbose)))
         if result.printed is not None and not result.failures:
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
-        _tell_staging(result.trace.meta)
+        _tell_staging(result)
         typer.echo(f"outputs    {_outputs(result, out, verb)}")
         folder = _as_given(result.folder, out)
         typer.echo(f"records    {folder.parent}")
@@ -151,13 +151,8 @@ def show_submitted(left: Submitted, out: Path, quiet: bool) -> int:
     return 0
 
 
-def _tell_staging(meta: Mapping[str, Any]) -> None:
-    """Say what staging came to, where anything was staged."""
-    if not meta.get("staging"):
-        return
-    from hyperslab.report.staging import staging_lines
-
-    for text in staging_lines(meta):
+def _tell_staging(result: Result) -> None:
+    for text in staged(result.trace.meta):
         typer.echo(f"staging    {text}")
 
 

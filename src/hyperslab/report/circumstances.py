@@ -33,7 +33,7 @@ def circumstances(trace: Trace) -> dict[str, str]:
         "clocks": "; ".join(_clocks(meta.get("clocks") or {})),
         "the engine's own times": _own_times(meta.get("own_times") or {}),
         "device": device_words(trace) or str((meta.get("probe") or {}).get("why_not") or ""),
-        "staging": "; ".join(_staged(meta)),
+        "staging": "; ".join(staged(meta)),
         "cache policy": "",
     }
     if trace.origin == "measured":
@@ -99,7 +99,7 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _staged(meta: Mapping[str, Any]) -> list[str]:
+def staged(meta: Mapping[str, Any]) -> list[str]:
     """What staging came to; none where nothing was staged."""
     if not meta.get("staging"):
         return []
