@@ -10,7 +10,10 @@ import pytest
 from hyperslab.apps.experiment.design import cells_of
 from hyperslab.apps.experiment.factors import FACTORS, load_factors
 from hyperslab.apps.experiment.inputs import Inputs
+from hyperslab.apps.experiment.laboratory import Around
+from hyperslab.apps.experiment.runner import Experiment, command_of
 from hyperslab.apps.experiment.shipped import find
+from hyperslab.engines.environment import THREAD_VARIABLES
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT
 
@@ -111,3 +114,14 @@ def test_scratch_is_a_tier_or_one_file_on_it_or_memory() -> None:
     assert inputs.emulated(both) == ["shared"]
     names = [cell.name for cell in cells_of(loaded.spec)]
     assert "scratch image:shared (emulated)" in names
+
+
+def test_a_task_uses_as_many_processors_as_asked_for(tmp_path: Path) -> None:
+    """Where one worker would have both processors, its program is told of one."""
+    spec = tmp_path / "spec.toml"
+    spec.write_text(TEXT.replace("delay = 0\n", "delay = 0\ncpus_per_task = 1\n"))
+    loaded = find(str(spec)).load(None)
+    experiment = Experiment.of(loaded, tmp_path / "trials")
+    command = command_of(experiment, loaded.setting({"cpus_per_task": 1}), tmp_path, Around())
+    assert command.environment == dict.fromkeys(THREAD_VARIABLES, "1")
+    assert not command_of(experiment, loaded.setting({}), tmp_path, Around()).environment

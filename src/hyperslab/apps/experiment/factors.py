@@ -208,6 +208,16 @@ def threads(setting: Setting, level: int) -> Setting:
     return setting.with_flag("--threads", level)
 
 
+@factor(
+    "cpus_per_task",
+    Count,
+    "Processors that BLAS, OpenMP and decoding of a task may use, where its share is larger.",
+)
+def cpus_per_task(setting: Setting, level: int) -> Setting:
+    """What variables of the environment say."""
+    return replace(setting, cpus_per_task=level)
+
+
 @factor("files", Count, "Files that a synthetic source is cut into: the blocks of paper designs.")
 def files(setting: Setting, level: int) -> Setting:
     """Number of files of a synthetic source."""

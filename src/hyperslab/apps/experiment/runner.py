@@ -50,6 +50,7 @@ from hyperslab.apps.experiment.spec import Loaded, Starved
 from hyperslab.apps.experiment.versions import engine_versions
 from hyperslab.apps.experiment.warming import warm_ups
 from hyperslab.driver.options import Options
+from hyperslab.engines.environment import THREAD_VARIABLES
 from hyperslab.errors import UsageError
 from hyperslab.machine import pressure
 from hyperslab.machine.host import Host, boot_id, describe
@@ -360,7 +361,7 @@ def _course(
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - first["at_s"])))
     second = pressure.sample()
     began_s = time.time()
-    command = _command(experiment, setting, out, surroundings)
+    command = command_of(experiment, setting, out, surroundings)
     try:
         log = folder / "output.log"
         ended = run_trial(command, out, log, spec.trial_limit_s, lock, surroundings.spoiled)
@@ -404,7 +405,9 @@ def _without_laboratory(error: LabFailed) -> Course:
     return Course(ended, time.time(), str(error), load_before=load, load_during=load)
 
 
-def _command(experiment: Experiment, setting: Setting, out: Path, surroundings: Around) -> Command:
+def command_of(
+    experiment: Experiment, setting: Setting, out: Path, surroundings: Around
+) -> Command:
     """What a trial runs that writes to a directory."""
     asked = setting
     if setting.links is not None:  # whose nodes are the workers, with so many threads
@@ -421,8 +424,15 @@ def _command(experiment: Experiment, setting: Setting, out: Path, surroundings: 
         setting.verb,
         processors_of(setting.processors),
         surroundings.prefix,
-        surroundings.environment,
+        {**surroundings.environment, **_variables(setting)},
     )
+
+
+def _variables(setting: Setting) -> dict[str, str]:
+    """Variables that keep what a task uses to so many processors, where the spec says how many."""
+    if not setting.cpus_per_task:
+        return {}
+    return dict.fromkeys(THREAD_VARIABLES, str(setting.cpus_per_task))
 
 
 def _cluster(setting: Setting) -> Options:

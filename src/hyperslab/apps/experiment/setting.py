@@ -85,6 +85,8 @@ class Setting:
     "Name of a program that runs instead of `hyperslab run`, see `programs`; '': none."
     processors: str = ""
     "Processors that the trial is pinned to, such as 0-3,8; '': it may use all."
+    cpus_per_task: int = 0
+    "Processors that a task may use, where its share is larger; 0: its share."
     input_tier: Path | None = None
     "Directory, or named tier, in which the source is made; None: the experiment's own."
     output_tier: Path | None = None

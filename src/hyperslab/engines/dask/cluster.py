@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.batches.engine import BatchEngine, Work
+from hyperslab.engines.batches.patience import within
 from hyperslab.engines.batches.tally import Tally
 from hyperslab.engines.dask.client import (
     LOGGERS,
@@ -32,10 +33,13 @@ from hyperslab.engines.dask.watch import Watch
 from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.machine.links import Effort, Network
-from hyperslab.trace import Slot
+from hyperslab.trace import OwnTime, Slot
 from hyperslab.traffic import Traffic
 
 RESULT_LIMIT_S = 60.0
+STREAM_LIMIT_S = 60.0
+LEAVING_LIMIT_S = 2.0
+"How long who has been cancelled waits for what a scheduler says."
 QUEUE_LIMIT_S = 86_400.0
 QUEUE = "slurm"
 "What --connect takes for workers that are jobs of a batch system."
@@ -160,10 +164,11 @@ class DaskEngine(BatchEngine):
         if self._recording is not None:
             self._recording.end(self._is_lost)
         if self.client is not None:
-            with suppress(Exception):  # a scheduler that is dead cannot say good-bye
-                if not self._is_lost:  # Dask would look for it for ten seconds
-                    self._own_times = task_stream(self.client, self._since_s)
-                self.client.close(timeout=2)
+            if not self._is_lost:  # Dask would look for it for ten seconds
+                with suppress(Exception):  # a scheduler that is dead tells nothing
+                    self._own_times = self._told_times()
+            with suppress(Exception):  # nor can it say good-bye
+                self.client.close(timeout=LEAVING_LIMIT_S)
         if self._keeper is not None:
             self._keeper.close(at_once=self._is_cancelled)
         is_silent = not self._is_lost  # a client whose scheduler is gone has more to say
@@ -171,6 +176,16 @@ class DaskEngine(BatchEngine):
             redirect(self._said)
         self.client = None
         self._keeper = None
+
+    def _told_times(self) -> list[OwnTime]:
+        """What the scheduler says of the batches. Who has been cancelled does not wait for one that
+        may be out of reach: Dask itself gives up when TCP does. Raises TimeoutError.
+        """
+        limit_s = STREAM_LIMIT_S
+        if self._is_cancelled:
+            limit_s = LEAVING_LIMIT_S
+        told: list[OwnTime] = within(limit_s, lambda: task_stream(self.client, self._since_s))
+        return told
 
     def traffic(self) -> Traffic | None:
         if self._recording is None:

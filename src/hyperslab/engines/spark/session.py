@@ -17,7 +17,7 @@ from typing import Any
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.batches import survey
 from hyperslab.engines.batches.workers import pack_hyperslab, require_able, sent_by_value
-from hyperslab.engines.environment import KEEP_MEMORY, THREAD_VARIABLES
+from hyperslab.engines.environment import share
 from hyperslab.engines.spark.java import said_by_java
 from hyperslab.engines.spark.messages import SETTINGS
 from hyperslab.errors import CONTINUES, RunStopped, UsageError
@@ -36,7 +36,7 @@ SURVEY_PAUSE_S = 0.3
 def settings_of(options: EngineOptions, events: Path) -> dict[str, str]:
     """Spark's settings; what the user's spark-defaults.conf says of anything else stays."""
     slots = options.workers * options.threads
-    variables = dict.fromkeys(THREAD_VARIABLES, str(options.slot_cpus)) | KEEP_MEMORY
+    variables = share(options.slot_cpus)
     settings = {
         "spark.master": options.connect or f"local[{slots},{MOST_FAILURES}]",
         "spark.app.name": "hyperslab",
