@@ -13,15 +13,14 @@ Held by tests/system/faults/test_complete_files.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from hyperslab.driver import replaced
+from hyperslab.driver import replaced, resume
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.products import Products
+from hyperslab.driver.products import Complete, Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.errors import HyperslabError
-from hyperslab.plan.task import Outcome
 from hyperslab.storage import fence
 from hyperslab.storage.full import why
 
@@ -34,17 +33,16 @@ _MOST_NAMES = 10
 def name_complete(
     directory: RunDirectory,
     products: Products,
-    results: Mapping[int, Outcome],
     inherited: Sequence[Inherited],
+    done: Collection[int],
 ) -> list[str]:
     """Let complete files appear; returns what people have to know of it, a sentence each.
 
-    `results` are those of the tasks that are done. `inherited` are the submissions that they are
-    of, of which the last one has just ended.
+    `done` are the tasks that are done. `inherited` are the submissions that have done them, the
+    last of which has just ended.
     """
     try:
-        complete = products.complete(results)
-        if not complete:
+        if not _complete(products, inherited, done):
             return _what_is_there(products)
         obstacle = _obstacle(directory, products, inherited[-1].folder)
         if not obstacle:
@@ -55,12 +53,19 @@ def name_complete(
     if obstacle:
         return [f"complete files have not got their names, --resume gives them: {obstacle}"]
     problems = []
-    for each in complete:
+    for each in _complete(products, inherited, done):  # attempts may have ended meanwhile
         try:
-            products.name(each)
+            products.commit_one(each)
         except (HyperslabError, OSError) as error:
             problems.append(_reason(directory, error))
     return [*_what_is_there(products), *problems]
+
+
+def _complete(
+    products: Products, inherited: Sequence[Inherited], done: Collection[int]
+) -> list[Complete]:
+    results = resume.results(inherited)
+    return products.complete({i: outcome for i, outcome in results.items() if i in done})
 
 
 def _obstacle(directory: RunDirectory, products: Products, folder: Path) -> str:
@@ -80,7 +85,7 @@ def _is_there(directory: RunDirectory, name: str) -> bool:
 
 def _what_is_there(products: Products) -> list[str]:
     """How many files there are, and which are missing; nothing where there are none, or all."""
-    there, missing = products.named()
+    there, missing = products.there_or_missing()
     if not there or not missing:
         return []
     share = f"{len(there):,} of {len(there) + len(missing):,}"

@@ -313,7 +313,7 @@ class Products:
                 found.append(Complete(volume, there))
         return found
 
-    def name(self, one: Complete) -> None:
+    def commit_one(self, one: Complete) -> None:
         """Let a complete file appear under its name, if that is free. Raises RunStopped."""
         outputs = allocations.require_complete(one.volume, one.outputs)
         allocations.commit(self._directory, one.volume, outputs, overwrite=False)
@@ -334,7 +334,7 @@ class Products:
             if name not in known or known[name].allocation != partial
         }
 
-    def named(self) -> tuple[list[Path], list[Path]]:
+    def there_or_missing(self) -> tuple[list[Path], list[Path]]:
         """The files that are there, and those that are not, or are still those of before."""
         old = self.to_be_replaced()
         there: list[Path] = []

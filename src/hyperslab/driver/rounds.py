@@ -131,9 +131,7 @@ class Rounds:
             return
         from hyperslab.driver.complete import name_complete  # which most runs do without
 
-        results = resume.results(self.inherited)
-        done = {i: outcome for i, outcome in results.items() if i in self.done}
-        self.unfinished = name_complete(self.directory, self.products, done, self.inherited)
+        self.unfinished = name_complete(self.directory, self.products, self.inherited, self.done)
 
     def _require_ready_to_end(self) -> None:
         """Wait until nothing is imported beside what is called next, which may be the user's, and

@@ -240,13 +240,13 @@ def test_a_run_that_may_replace_and_has_nothing_to_replace(study: Study) -> None
 
 def before_each_name(monkeypatch: pytest.MonkeyPatch, deed: Callable[[str], None]) -> None:
     """Have something happen before a complete file gets its name, which it is told."""
-    plain = Products.name
+    plain = Products.commit_one
 
-    def name(products: Products, one: Complete) -> None:
+    def commit_one(products: Products, one: Complete) -> None:
         deed(os.path.basename(one.volume.sink.path))
         plain(products, one)
 
-    monkeypatch.setattr(Products, "name", name)
+    monkeypatch.setattr(Products, "commit_one", commit_one)
 
 
 def test_a_name_that_somebody_else_has_taken(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
