@@ -294,9 +294,9 @@ class Products:
             written = self._written(task_id, results)
             for (volume, _), output in zip(self._parts(task_id), written, strict=True):
                 outputs[self._file_of[volume]].append(output)
-        for volume, of_file in zip(self._files, outputs, strict=True):
-            if not allocations.is_finished(volume, known):
-                yield volume, of_file
+        for file, of_file in zip(self._files, outputs, strict=True):
+            if not allocations.is_finished(file, known):
+                yield file, of_file
 
     @property
     def makes_volumes(self) -> bool:
