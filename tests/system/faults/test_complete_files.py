@@ -5,6 +5,7 @@ half-written, and --resume makes those that are missing.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +22,8 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.manifest import load_manifest
 from hyperslab.driver.products import Complete, Products
 from hyperslab.storage import fence
-from tests.system.end_to_end.command import call, save, succeed
+from tests.repetitions import few
+from tests.system.end_to_end.command import call, save, succeed, values_of
 from tests.system.faults import conversions
 from tests.system.faults.command import program, recorded
 
@@ -139,26 +141,25 @@ def test_python_is_told_which_files_there_are(study: Study) -> None:
 
 
 def test_a_file_of_several_sources_appears_when_all_are_there(study: Study) -> None:
-    """Each of two files has a part of every source."""
-    shape = SHAPE[:3]
-    for number, subject in enumerate(SUBJECTS):
-        values = np.full(shape, number, np.int16)
-        save(study.path(subject), values)
-    bad = study.path("c")
-    good = bad.read_bytes()
-    bad.write_bytes(good[: -shape[0] * shape[1] * 2])
-    joined = ("convert", study.folder / "in", study.out, "--axis", "0", "--blocks", "1x1x2")
-    serial = ("--format", "nii", "--engine", "serial", "--retries", "0", "-q")
-    failed = call(*joined, *serial)
-    assert failed.code == 1, failed
-    assert not list(study.out.glob("[!.]*")), failed
-    bad.write_bytes(good)
-    succeed(*joined, *serial, "--resume")
-    assert len(list(study.out.glob("[!.]*.nii"))) == 2
+    joined = ("--sources", "concatenated", "--axis", "0")
+    failed = call(*study.line(*joined))
+    assert failed.code == 1
+    assert "1 of 2 tasks failed" in failed.err
+    assert not list(study.out.glob("[!.]*")), "half of it is there"
+    assert HAVE_NAMES not in failed.err
+    study.mended.touch()
+    succeed(*study.line(*joined, "--resume"))
+    assert recorded(study.out) == 2
+    (made,) = study.out.glob("[!.]*")
+    expected = [study.series[subject].mean(axis=-1) for subject in SUBJECTS]
+    assert np.array_equal(values_of(made), np.concatenate(expected).astype(np.float32))
 
 
-@pytest.mark.parametrize("form", ["nii", "nii.gz", "zarr"])
-@pytest.mark.parametrize("moment", ["before 1", "after 1", "before 3", "after 3"])
+KILLS = list(itertools.product(["nii", "nii.gz", "zarr"], ["before 1", "after 1", "before 3"]))
+KILLED = [("nii", "before 3"), ("nii.gz", "after 1"), ("zarr", "after 1")]
+
+
+@pytest.mark.parametrize(("form", "moment"), few(KILLED, KILLS, "a kill between two names"))
 def test_a_driver_that_is_killed_while_files_get_their_names(
     study: Study, held: Mapping[str, str], form: str, moment: str
 ) -> None:
