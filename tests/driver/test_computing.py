@@ -95,3 +95,18 @@ def test_words_that_are_values_are_quoted_in_python() -> None:
     assert in_python("use --memory 1.51MB or more, or --workers 1 and --memory 2MB or more") == (
         "use memory='1.51MB' or more, or workers=1 and memory='2MB' or more"
     )
+
+
+def test_files_that_are_complete_are_not_told(tmp_path: Path) -> None:
+    """They are temporary."""
+    paths = [save(tmp_path / f"{n}.nii", np.full((4, 4, 4), n, np.int16)) for n in (1, 2)]
+
+    def only_ones(block: Array) -> Array:
+        if block.max() > 1:
+            raise OSError("not to my liking")
+        return block
+
+    pipeline = hyperslab.Pipeline(list(map(str, paths))).map(only_ones)
+    with pytest.raises(TasksFailed, match="not to my liking") as raised:
+        pipeline.compute(engine="serial", blocks=2, trial=False, retries=0)
+    assert "names" not in str(raised.value)

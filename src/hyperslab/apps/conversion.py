@@ -339,6 +339,7 @@ def planned(
         _require_other_objects(pipeline.source, dest)
         _require_one_object(wanted.encoding, dest)
     prepared = prepare(pipeline, options, dry=dry, tell=tell)
+    prepared = replace(prepared, hands_over=is_remote(dest))
     require_unfinished(prepared, dest, stores)
     notes += renamed_axes(pipeline.source, prepared.plan.stages[-1].job.output)
     return Conversion(dest, options, pipeline, prepared, wanted, notes)

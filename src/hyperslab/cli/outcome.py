@@ -59,18 +59,8 @@ def show_result(
 def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbose: bool) -> None:
     if result.failures:
         _show_failures(result, _remedy(result, out, verb))
+    _tell_warnings(result)
     warning = getattr(result.value, "warning", "")
-    if result.unreported:
-        mention(f"warning    {result.unreported}")
-    if result.summary.odd_values:
-        mention(f"warning    {result.summary.odd_values}")
-    if result.unkept:
-        from hyperslab.driver.unkept import unkept_lines
-
-        for line in unkept_lines(result.unkept):
-            mention(line)
-    for note in told_of_scratch(result.folder):
-        mention(f"warning    {note}")
     if quiet and warning:
         mention(f"warning    {warning}")
     if not quiet:
@@ -87,6 +77,20 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         if result.page is not None:
             report = str(_as_given(result.page, out))
         typer.echo(f"report     {report}")
+
+
+def _tell_warnings(result: Result) -> None:
+    """Say what is to be known of a run also where it is to be quiet."""
+    for text in (*result.unfinished, result.unreported, result.summary.odd_values):
+        if text:
+            mention(f"warning    {text}")
+    if result.unkept:
+        from hyperslab.driver.unkept import unkept_lines
+
+        for line in unkept_lines(result.unkept):
+            mention(line)
+    for note in told_of_scratch(result.folder):
+        mention(f"warning    {note}")
 
 
 def _lines_of(value: Any, warning: str) -> list[str]:
@@ -118,7 +122,7 @@ def _printed(result: Result, log: Path, out: Path | str) -> str:
 
 def _outputs(result: Result, out: Path | str, verb: str) -> str:
     """The files that there are now, in words."""
-    if _is_replacing(result):
+    if _is_replacing(result) and not result.outputs:
         return f"none: what was in {out} stays until all that replaces it is there"
     if not formats.is_file_name(str(out)):
         return f"{show_count(len(result.outputs), 'file')} in {out}"
@@ -208,9 +212,10 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     often it tries.
     """
     if _is_in_vain(result, verb):
+        clean = "clean --all" if result.outputs else "clean"
         return (
             "another attempt would fail too: choose another --dtype or format with --overwrite to"
-            f" start over, or remove what was written with 'hyperslab clean {out}'"
+            f" start over, or remove what was written with 'hyperslab {clean} {out}'"
         )
     flags = " ".join(flags_to_resume(result.failures, result.done))
     kept = kept_words(result.failures, result.done)

@@ -37,21 +37,20 @@ def vanished(volume: Volume) -> RunStopped:
     )
 
 
-def require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
-    """Raise RunStopped for an allocation that is not there, or is not the one that the regions were
-    written to.
+def require_complete(volume: Volume, outputs: Sequence[Written | None]) -> list[Written]:
+    """What was written of all regions, None for one of which that is not known. Raises RunStopped
+    for an allocation that is not there, or is not the one that the regions were written to.
     """
     sink, partial = volume
     if not os.path.exists(partial):
         raise vanished(volume)
     form = form_of(sink)
     own = os.path.basename(partial)
-    stray = [written for written in outputs if form.allocation(written) != own]
-    if stray:
-        raise RunStopped(
-            f"{sink.path}: {show_count(len(stray), 'region')} missing from {partial}",
-            AGAIN,
-        )
+    there = [each for each in outputs if each is not None and form.allocation(each) == own]
+    if len(there) < len(outputs):
+        missing = show_count(len(outputs) - len(there), "region")
+        raise RunStopped(f"{sink.path}: {missing} missing from {partial}", AGAIN)
+    return there
 
 
 def is_finished(volume: Volume, known: Collection[str]) -> bool:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def _computed(pipeline: Pipeline, options: Options) -> Any:
     """The array that the steps make, or several of them."""
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume", is_alone=True)
-        prepared = prepare(written, options)
+        prepared = replace(prepare(written, options), hands_over=True)
         _ran(written, options, prepared=prepared)
         job = prepared.plan.stages[-1].job
         assert job.output is not None

@@ -208,7 +208,9 @@ def main(folder: str) -> None:
         with speaking_flags():
             shipment, left = detached.load(Path(folder))
             sys.argv[:] = left.command
-            Continuing(Path(folder), left, shipment).execute()
+            result = Continuing(Path(folder), left, shipment).execute()
+        for text in result.unfinished:
+            print(f"warning: {text}", file=sys.stderr, flush=True)
     except Detached:
         return
     except HyperslabError as error:

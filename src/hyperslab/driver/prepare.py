@@ -76,6 +76,10 @@ class Prepared:
     """What is to be said before it runs, a sentence each: which functions are too slow to be tried,
     what lies around the sources and does not go into the new files, and why tasks are repeated.
     """
+    hands_over: bool = False
+    """Whether what it makes is handed over once all of it is there, to a store or into memory, and
+    is no output before.
+    """
 
     @property
     def warning(self) -> str:

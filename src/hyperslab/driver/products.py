@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums
@@ -25,6 +25,14 @@ from hyperslab.storage.unfinished import leftovers
 
 PUBLISHED = "published.json"
 "Record of the files of a conversion to a URL that have been sent, see hyperslab.apps.publication."
+
+
+class Complete(NamedTuple):
+    """A file all of whose regions are there, while it has not got its name."""
+
+    volume: Volume
+    outputs: list[Written]
+    "What was written of each region."
 
 
 class Products:
@@ -257,21 +265,12 @@ class Products:
             self._commit_blocks()
             return
         going = replaced.may_go(self._directory)
-        written: list[list[Written]] = [[] for _ in self._files]
-        for task_id in self._tasks:
-            outputs_of_task = results[task_id].outputs
-            for (volume, _), output in zip(self._parts(task_id), outputs_of_task, strict=True):
-                written[self._file_of[volume]].append(output)
         root = self._directory.root
         known = committed(self._directory)
-        pairs = zip(self._files, written, strict=True)
         ready = [
-            (volume, outputs)
-            for volume, outputs in pairs
-            if not allocations.is_finished(volume, known)
+            (unfinished, allocations.require_complete(unfinished, outputs))
+            for unfinished, outputs in self._unfinished(results, known)
         ]
-        for unfinished, outputs in ready:
-            allocations.require_complete(unfinished, outputs)
         if not self._directory.file:
             replacement.begin(root)
         for unfinished, outputs in ready:
@@ -283,6 +282,67 @@ class Products:
             remove_stale(stale)
         replaced.tidy(self._directory, names)
         replacement.end(root)
+
+    def _unfinished(
+        self, results: Mapping[int, Outcome], known: Collection[str]
+    ) -> Iterator[tuple[Volume, list[Written | None]]]:
+        """Files that have not got their names, and what each of their tasks has written to them;
+        None where that is not known. `known` are those that are committed.
+        """
+        outputs: list[list[Written | None]] = [[] for _ in self._files]
+        for task_id in self._tasks:
+            written = self._written(task_id, results)
+            for (volume, _), output in zip(self._parts(task_id), written, strict=True):
+                outputs[self._file_of[volume]].append(output)
+        for file, of_file in zip(self._files, outputs, strict=True):
+            if not allocations.is_finished(file, known):
+                yield file, of_file
+
+    @property
+    def makes_volumes(self) -> bool:
+        """Whether there are files that several tasks may write to."""
+        return bool(self._volumes)
+
+    def complete(self, results: Mapping[int, Outcome]) -> list[Complete]:
+        """The files all of whose regions are there, and that have not got their names."""
+        known = committed(self._directory)
+        found = []
+        for volume, outputs in self._unfinished(results, known):
+            there = [written for written in outputs if written is not None]
+            if len(there) == len(outputs):
+                found.append(Complete(volume, there))
+        return found
+
+    def commit_one(self, one: Complete) -> None:
+        """Let a complete file appear under its name, if that is free. Raises RunStopped."""
+        outputs = allocations.require_complete(one.volume, one.outputs)
+        allocations.commit(self._directory, one.volume, outputs, overwrite=False)
+
+    def to_be_replaced(self) -> set[str]:
+        """Names of files that are there and are to be replaced by others, which are being made."""
+        both = {
+            path.name: os.path.basename(volume.partial)
+            for path, volume in zip(self._paths(), self._files, strict=True)
+            if os.path.lexists(path) and os.path.exists(volume.partial)
+        }
+        if not both:
+            return set()
+        known = committed(self._directory)  # which may have left something of their allocations
+        return {
+            name
+            for name, partial in both.items()
+            if name not in known or known[name].allocation != partial
+        }
+
+    def there_or_missing(self) -> tuple[list[Path], list[Path]]:
+        """The files that are there, and those that are not, or are still those of before."""
+        old = self.to_be_replaced()
+        there: list[Path] = []
+        missing: list[Path] = []
+        for path in self._paths():
+            is_there = os.path.lexists(path) and path.name not in old
+            (there if is_there else missing).append(path)
+        return there, missing
 
     def _commit_blocks(self) -> None:
         """Let files of blocks take the places of what they replace. Raises RunStopped."""
@@ -318,7 +378,8 @@ class Products:
             return []
         if not self._volumes:
             return found
-        return [path for path in found if os.path.lexists(path)]
+        old = self.to_be_replaced()
+        return [path for path in found if os.path.lexists(path) and path.name not in old]
 
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
@@ -354,10 +415,13 @@ class Products:
         return entries
 
     def _frames(self) -> Iterator[dict[str, Any]]:
-        """What finished volumes hold beside the values of their regions."""
+        """What finished volumes hold beside the values of their regions, without those that are to
+        be replaced.
+        """
         found = committed(self._directory)
-        for name in (os.path.basename(sink.path) for sink, _ in self._files):
-            if name not in found:
+        old = self.to_be_replaced()
+        for name in (path.name for path in self._paths()):
+            if name not in found or name in old:
                 continue
             frame = found[name].frame
             if frame is not None:

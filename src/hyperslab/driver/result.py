@@ -77,6 +77,10 @@ class Result:
     "Why the report could not be written, and what writes it; '' where that is not so."
     unkept: tuple[Unkept, ...] = ()
     "Files that commands have made under a name which another one has given before, and differ."
+    unfinished: tuple[str, ...] = ()
+    """Sentences on the files that several tasks write to, where some have failed: which are there,
+    which are missing, and what else has kept any from its name.
+    """
 
     @property
     def ok(self) -> bool:
@@ -144,6 +148,7 @@ def together(results: Sequence[Result]) -> Result:
         ended_early=results[-1].ended_early,
         unreported="; ".join(one.unreported for one in results if one.unreported),
         unkept=tuple(gone for one in results for gone in one.unkept),
+        unfinished=tuple(text for one in results for text in one.unfinished),
     )
 
 
@@ -181,10 +186,8 @@ def _sentence(result: Result) -> str:
         ended = (
             f"; the run ended early, because {result.ended_early} (--keep-going tries all tasks)"
         )
-    return (
-        f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed: "
-        f"{'; '.join(reasons)}{ended}"
-    )
+    told = "; ".join([*reasons, *result.unfinished])
+    return f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed: {told}{ended}"
 
 
 def _traceback(result: Result) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperslab.driver import resume, unseen
+from hyperslab.driver import preindex, resume, unseen
 from hyperslab.driver.directory import RunState, save_status
 from hyperslab.driver.haste import EndsEarly, Haste
 from hyperslab.driver.notices import Notices
@@ -73,10 +73,23 @@ class Rounds:
         "Whether there is something that an earlier driver has not named."
         self.is_ready_to_end: Future[None] | None = None
         "Once this has come to something; None where nobody gets ready beforehand."
+        self.unfinished: Sequence[str] = ()
+        "Sentences on the files of a run whose tasks have failed: which are there, and which not."
         self.of_input: Future[Sequence[Pictured] | None] | None = None
         "Picture of the input, where it is drawn before the end."
         self._job: Job | None = None
         self._polled_at = self._saved_at = 0.0
+
+    def _index_sources(self) -> None:
+        """Index the gzip files that several tasks read; the plan is one over indexed files then."""
+        folder = self._index_folder()
+        limit = self.prepared.needs.budget.per_slot
+        self.plan = preindex.index_sources(
+            self.plan, self.done, folder, limit, self.progress.tell, self._check_cancelled
+        )
+
+    def _index_folder(self) -> Path:
+        return (self.directory.root / preindex.FOLDER).absolute()
 
     def _run_stage(self, stage: Stage, prior: Any) -> Any:
         """All tasks of a stage, with retries; returns the fold's finished result."""
@@ -109,6 +122,16 @@ class Rounds:
             self._run_round(self.engine, left, steps, merge, last=True)
         self._require_ready_to_end()
         return conclude(fold, resume.whole_partials(self.inherited, stage.tasks))
+
+    def _name_files(self) -> None:
+        """Let the files that are complete have their names, where tasks of others have failed; what
+        is handed over once all is there has none before.
+        """
+        if not self.failures or self.prepared.hands_over or not self.products.makes_volumes:
+            return
+        from hyperslab.driver.complete import name_complete  # which most runs do without
+
+        self.unfinished = name_complete(self.directory, self.products, self.inherited, self.done)
 
     def _require_ready_to_end(self) -> None:
         """Wait until nothing is imported beside what is called next, which may be the user's, and

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hyperslab import engines
-from hyperslab.driver import beforehand, preindex, replaced, resume
+from hyperslab.driver import beforehand, replaced, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState
 from hyperslab.driver.haste import EndsEarly
@@ -183,6 +183,7 @@ class Driver(Rounds):
         """Run every stage, and keep the records however that ends."""
         try:
             self._run_stages()
+            self._name_files()
             self._require_ready_to_end()
             self._save_value()
             self.state = "failed" if self.failures else "done"
@@ -354,17 +355,6 @@ class Driver(Rounds):
             results = resume.results(self.inherited)
         self.products.commit(results, self.options.overwrite)
 
-    def _index_sources(self) -> None:
-        """Index the gzip files that several tasks read; the plan is one over indexed files then."""
-        folder = self._index_folder()
-        limit = self.prepared.needs.budget.per_slot
-        self.plan = preindex.index_sources(
-            self.plan, self.done, folder, limit, self.progress.tell, self._check_cancelled
-        )
-
-    def _index_folder(self) -> Path:
-        return (self.directory.root / preindex.FOLDER).absolute()
-
     def _start_engine(self) -> None:
         """Start the engine; while its workers start, and work, get ready for the end."""
         if facts_of(self.options.engine).in_caller:
@@ -480,6 +470,7 @@ class Driver(Rounds):
             len(self.done),
             saved.fault,
             self.staging.unkept(),
+            tuple(self.unfinished),
         )
 
     def _trace(self) -> Trace:

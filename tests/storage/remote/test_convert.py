@@ -181,6 +181,24 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
     assert names(s3, dest) >= arrived
 
 
+def test_nothing_is_there_before_all_of_it_is(image: str, s3: S3, tmp_path: Path) -> None:
+    """Nor is anything said to be there: files that are complete are sent together."""
+    bad = tmp_path / "bad.nii"
+    whole = Path(image).read_bytes()
+    bad.write_bytes(whole[:-1000])
+    url = f"s3://{BUCKET}/together"
+    with pytest.raises(hyperslab.TasksFailed) as told:
+        convert([image, str(bad)], url, s3, format="nii.gz", retries=0)
+    result = told.value.result
+    assert (result.outputs, result.unfinished) == ([], ())
+    assert "names" not in str(told.value)
+    assert not list((tmp_path / "staging").rglob("[!.]*.nii.gz"))
+    assert names(s3, "together") == set()
+    bad.write_bytes(whole)
+    convert([image, str(bad)], url, s3, format="nii.gz", retries=0, resume=True)
+    assert names(s3, "together") == {"image.nii.gz", "bad.nii.gz", MANIFEST}
+
+
 def test_a_damaged_record_of_what_was_sent_is_not_gone_by(image: str, s3: S3) -> None:
     """Names in it are those of objects that may be written over."""
     url = f"s3://{BUCKET}/damaged"

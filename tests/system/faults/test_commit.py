@@ -116,6 +116,7 @@ def test_joining_that_has_no_room(source: Path, kind: str) -> None:
         in done.err
     )
     assert call("status", out / KINDS[kind][0]).out.split()[1] == "stopped"
+    assert not list(out.glob(".*.part/assembled")), "copies take no room any more"
     held = recorded(out)
     undisturbed(*job(source, kind, "--resume"))
     assert recorded(out) == held

@@ -11,12 +11,18 @@ import pytest
 
 from hyperslab.storage import renaming
 from tests.repetitions import few
-from tests.system.end_to_end.command import call
-from tests.system.faults.command import FUNCTIONS, make_volume
+from tests.system.end_to_end.command import call, save
+from tests.system.faults.command import FUNCTIONS, SHAPE, make_volume
 from tests.system.faults.conversions import KINDS, job, undisturbed
 
 pytestmark = pytest.mark.usefixtures("without_a_report")
 SERIAL = ("--engine", "serial", "-q")
+MEAN = """
+def mean(block):
+    if block.min() == 2**16 - 1:
+        raise OSError("not yet")
+    return block.mean(axis=-1).astype("float32")
+"""
 FREE = {"trace.parquet", "summary.json.part", "lock", "workers.ended", "worker.log"}
 "Records that a loss of power may take: nothing rests on them."
 
@@ -112,6 +118,30 @@ def test_blocks(tmp_path: Path, storage: Storage) -> None:
     assert list(filter(is_lost, storage.lost(tmp_path / "out"))) == []
     assert len(list((tmp_path / "out").glob("*.nii"))) == 4
     assert values.size
+
+
+def test_complete_files_of_a_run_that_failed(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they are known by is on storage before the first of them has its name."""
+    (tmp_path / "mine.py").write_text(MEAN)
+    for name in ("a", "b"):
+        make_volume(tmp_path / "in" / f"{name}.nii")
+    save(tmp_path / "in" / "bad.nii", np.full(SHAPE, 2**16 - 1, np.uint16))
+    plain, before = renaming.rename, list[str]()
+
+    def rename(ready: Path, final: Path, overwrite: bool) -> None:
+        journal = [what for what in storage.lost(tmp_path / "out") if "journal" in what]
+        before.extend([final.name, *journal])
+        plain(ready, final, overwrite)
+
+    monkeypatch.setattr(renaming, "rename", rename)
+    function = f"{tmp_path}/mine.py:mean"
+    done = call("run", function, tmp_path / "in", "-o", tmp_path / "out", "--retries", 0, *SERIAL)
+    assert done.code == 1
+    assert before == ["a.nii", "b.nii"]
+    named = [what for what in storage.lost(tmp_path / "out") if "a.nii" in what or "b.nii" in what]
+    assert named == []
 
 
 def test_what_is_not_synchronised_counts_as_lost(tmp_path: Path, storage: Storage) -> None:

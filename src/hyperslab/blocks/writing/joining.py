@@ -9,8 +9,8 @@ other formats are joined of copies, in the order of the pieces' numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -65,15 +65,34 @@ def join(
     """
     if sink.head is None:
         path = Path(folder, _ASSEMBLED)
-        path.unlink(missing_ok=True)
-        return path, [_assemble(sink, path, segments.pieces(held), is_local)]
+        with _copied(path):
+            return path, [_assemble(sink, path, segments.pieces(held), is_local)]
     path = Path(segments.home(folder))
     if not any(map(segments.is_home, held)):
-        path.unlink(missing_ok=True)  # with what a join that failed has copied
-    elif not path.exists():
+        with _copied(path):
+            return path, _settled(sink, folder, held, is_local)
+    if not path.exists():
         raise FormatError(f"{path} is gone, with what was written to it", AGAIN)
-    begin(sink, folder)
-    return path, _finish(sink, path, segments.settle(held, folder, is_local), is_local)
+    return path, _settled(sink, folder, held, is_local)
+
+
+@contextmanager
+def _copied(path: Path) -> Iterator[None]:
+    """A block that makes a file of copies; where it fails, as on a full disk, they take no room any
+    more.
+    """
+    path.unlink(missing_ok=True)  # with what a process that was killed has copied
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _settled(sink: ArraySink, folder: str, held: Sequence[Segment], is_local: bool) -> list[Span]:
+    """Complete the file that pieces stay in; where it holds no values."""
+    path = begin(sink, folder)
+    return _finish(sink, path, segments.settle(held, folder, is_local), is_local)
 
 
 def _assemble(sink: ArraySink, path: Path, pieces: Iterable[Encoded], is_direct: bool) -> Span:
