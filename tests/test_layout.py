@@ -60,11 +60,11 @@ LEAVES = {
 "The modules at the root: they import nothing of the package but leaves below them."
 
 HEADLESS = re.compile(
-    "(As|At|Before|Below|Beside|Between|By|For|From|In|Instead|Into|Its|Of|On|Over|Per|That|Those"
-    r"|Through|Until|Which|With|Within|Without)\b"
+    "(Are|As|At|Before|Below|Beside|Between|By|For|From|Has|In|Instead|Into|Is|Its|Of|On|Over|Per"
+    r"|That|Those|Through|Until|Was|Were|What of|Which|With|Within|Without)\b"
 )
 """First words of texts without a head of their own: 'Size of one request, bytes', not 'Of one
-request'.
+request', 'What one request takes', not 'What of ...', 'Function that is told', not 'Is told'.
 """
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -112,6 +112,38 @@ def test_the_root_of_the_package_holds_leaves_alone() -> None:
     assert rooms == ROOMS
 
 
+def _root_contract() -> list[list[str]]:
+    """The rooms and leaves on each line of the contract of the whole package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (lines,) = (one["layers"] for one in contracts if one.get("containers") == ["hyperslab"])
+    return [re.findall(r"\w+", line) for line in lines]
+
+
+def test_the_note_on_rooms_counts_what_is_there() -> None:
+    lines = _root_contract()
+    leaves = LEAVES - {"__init__"}
+    assert {name for line in lines for name in line} - {"_native"} == ROOMS | leaves
+    note = (ROOT / "docs" / "design" / "0011-rooms.md").read_text()
+    assert f"{len(ROOMS)} folders, and {len(leaves)} leaves at the root." in note
+    assert f"Imports go down {len(lines)} lines" in note
+    rows = re.findall(r"^\| (`.*?) \|", note, re.MULTILINE)
+    told = [re.findall(r"`(\w+)`", row) for row in rows]
+    assert told == [[name for name in line if name != "_native"] for line in lines]
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """mkdocs builds a page that is not, and nobody finds it. What lies deeper belongs to a page of
+    `papers`, which links to it.
+    """
+    docs = ROOT / "docs"
+    pages = {str(path.relative_to(docs)) for path in [*docs.glob("*.md"), *docs.glob("*/*.md")]}
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    shown = re.findall(r": ([\w./'-]+\.md)$", navigation, re.MULTILINE)
+    assert len(pages) > 60
+    assert sorted(shown) == sorted(pages)
+
+
 def test_no_module_has_the_name_of_something_in_its_room() -> None:
     """`import room.name` would take the place of what the room itself calls `name`."""
     taken = [
@@ -139,6 +171,21 @@ def test_docstrings_begin_with_a_verb_or_a_noun_of_their_own() -> None:
         if HEADLESS.match(text)
     ]
     assert headless == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_headless"),
+    [
+        ("Of one request.", True),
+        ("What of an axis lies before the part.", True),
+        ("Is told of a finished file.", True),
+        ("What an axis has before the part.", False),
+        ("Function that is told of a finished file.", False),
+        ("Issues a request.", False),
+    ],
+)
+def test_a_text_without_a_head_is_seen(text: str, is_headless: bool) -> None:
+    assert bool(HEADLESS.match(text)) is is_headless
 
 
 def test_a_text_of_the_code_is_a_docstring_or_stands_under_its_field() -> None:
