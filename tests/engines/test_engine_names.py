@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.engines.facts import ENGINES
+from tests.compared import sides
 
 PACKAGE = Path(__file__).parents[2] / "src" / "hyperslab"
 NAMES = {*ENGINES, "dask", "dask-"}
@@ -21,7 +22,6 @@ CLAIMS = PACKAGE / "apps" / "experiment" / "claims"
 "Modules that say what papers state of engines by their names."
 QUOTED = re.compile(f"([\"'])({'|'.join(map(re.escape, NAMES))})\\1")
 "What a text has to hold before it is worth the while to parse it."
-BEGIN_OR_END = {"startswith", "endswith", "removeprefix", "removesuffix"}
 
 
 def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -34,15 +34,9 @@ def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _asked(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
-    if isinstance(node, ast.MatchValue):
-        return [node.value]
     if isinstance(node, ast.Dict):
         return [key for key in node.keys if key is not None and _is_certain(key)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return list(node.args) if node.func.attr in BEGIN_OR_END else []
-    return []
+    return sides(node)
 
 
 def _is_certain(key: ast.expr) -> bool:
