@@ -91,8 +91,8 @@ def test_a_word_behind_an_engine_or_an_address_is_its_name() -> None:
             f"is for engine='slurm', not for engine={name!r}"
         )
         assert in_python(f"--engine {name}: no answer") == f"engine={name!r}: no answer"
-    assert in_python("name them by --engine, --connect and --workers") == (
-        "name them by engine, connect and workers"
+    assert in_python("name it by --engine, --workers and --connect.") == (
+        "name it by engine, workers and connect."
     )
     for place in ("world", "tcp://HOST:PORT", "tcp://127.0.0.1:8786", "scheduler.json"):
         assert in_python(f"--connect {place}: nobody answers") == (
