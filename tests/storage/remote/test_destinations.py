@@ -25,8 +25,8 @@ def test_runs_write_to_this_machine(
     image = str(folder / "plain.nii")
     with pytest.raises(
         UsageError,
-        match=r"://.*/out: give a directory on this machine.* 'hyperslab convert', or in Python with"
-        r" hyperslab\.upload\(path, url\)",
+        match=r"://.*/out: give a directory on this machine.* 'hyperslab convert', or in Python"
+        r" with hyperslab\.upload\(path, url\)",
     ):
         Pipeline(image).write(dest)
     with pytest.raises(UsageError, match="give a directory on this machine"):
