@@ -23,7 +23,7 @@ AGAIN = "run again with --resume"
 _speaks_flags = ContextVar("speaks_flags", default=False)
 _QUOTED = r"'hyperslab [^']*'"
 "Commands, which Python has no other words for."
-_FLAG = r"(?<![\w-])--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[^\s:;()]*[^\s:;(),.]))?"
+_FLAG = r"(?<![\w-])--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>(?:[^\s:;()]|:(?=\S))*[^\s:;(),.]))?"
 _WORDS = (
     rf"{_QUOTED}|(?P<function>\bFUNCTION\b)|(?P<out>(?<![\w-])-o (?=\S))"
     rf"|(?P<again>the same command)|{_FLAG}"
@@ -41,9 +41,10 @@ _NOUNS = {"param": "parameter", "with": "input", "storage-option": "storage_opti
 _CHOICES = frozenset(
     {"real", "stored", "blocks", "volume", "mosaic", "concatenated", "nearest", "linear"}
     | {"auto", "chunks", "slabs"}
-    | {"processes", "serial", "threads", "spark", "slurm", "mpi", "world"}
 )
 "Values that are plain words; others have a digit, or are NAME=VALUE."
+_NAMING = frozenset({"engine", "connect"})
+"Flags that a word follows only where it is their value: the name of an engine, or an address."
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def _python_words(found: re.Match[str]) -> str:
     if flag in _SWITCHES:
         return _SWITCHES[flag] + rest
     name = _NOUNS.get(flag, flag.replace("-", "_"))
-    if flag in _NOUNS or not _is_value(value):
+    if flag in _NOUNS or not _is_value(flag, value):
         return name + rest
     if re.fullmatch(r"-?[\d.]+", value):
         return f"{name}={value}"
@@ -120,9 +121,11 @@ def _python_words(found: re.Match[str]) -> str:
     return f"{name}={value!r}"
 
 
-def _is_value(word: str | None) -> bool:
+def _is_value(flag: str, word: str | None) -> bool:
     """Whether what follows a flag is its value, and no further word of the sentence."""
-    return bool(word) and (word in _CHOICES or re.search(r"\d|=\w", word or "") is not None)
+    if not word:
+        return False
+    return flag in _NAMING or word in _CHOICES or re.search(r"\d|=\w", word) is not None
 
 
 def _joined(sentence: str, resuming: str) -> str:

@@ -20,6 +20,7 @@ from hyperslab.blocks import reading, writing
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.ways import WAYS, way_of
 from hyperslab.blocks.writing.forms import FORMS, form_of
+from tests.compared import sides
 
 PACKAGE = Path(formats.__file__).parents[1]
 VALUES = np.arange(160 * 80 * 90, dtype=np.int32).reshape(160, 80, 90)
@@ -154,31 +155,99 @@ def test_a_region_that_was_changed_differs(tmp_path: Path) -> None:
     assert not form.is_kept(sink, partial, written)
 
 
-ASKED = re.compile(r"\.form\b|way.*\.name\b")
+ASKED = re.compile(r"\.form\b|\b(way|form)_of\b|\b(way|form)\.name\b")
 "What a module holds that compares them, and few others do."
+TELLING = {"way", "way_of", "form", "form_of"}
+"Words of an expression that is a way or a form."
 
 
 def test_nobody_compares_the_names_of_ways_and_forms() -> None:
     """Whoever wants to know something asks the way or the form."""
-    names = {way.name for way in WAYS} | set(FORMS)
     texts = {path.relative_to(PACKAGE): path.read_text() for path in PACKAGE.rglob("*.py")}
-    found = [
-        f"{path}:{node.lineno}"
-        for path, text in texts.items()
-        if ASKED.search(text)
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Compare) and _compares(node, names)
-    ]
-    assert found == []
+    asking = {path: text for path, text in texts.items() if ASKED.search(text)}
+    assert len(asking) > 10
+    found = {path: _comparing(text) for path, text in asking.items()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
-def _compares(node: ast.Compare, names: set[str]) -> bool:
-    """Whether the form of a sink, or the name of anything, is compared with one of these."""
-    sides = [node.left, *node.comparators]
-    is_asked = any(isinstance(side, ast.Attribute) and side.attr == "form" for side in sides)
-    is_named = any(
-        isinstance(side, ast.Attribute) and side.attr == "name" and "way" in ast.unparse(side)
-        for side in sides
-    )
-    texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
-    return is_asked or (is_named and bool(texts & names))
+@pytest.mark.parametrize(
+    "text",
+    [
+        'sink.form == "parts"',
+        'sink.form in ("placed", "pieces")',
+        'match sink.form:\n    case "parts":\n        pass',
+        '{"parts": 1, "store": 2}[sink.form]',
+        "files.get(sink.form, 1)",
+        'sink.form.startswith("p")',
+        'form_of(sink).name == "parts"',
+        'way_of(source).name != "library"',
+        "is_quick = way.name in QUICK",
+        "isinstance(way_of(source), Gzip)",
+        "type(form_of(sink)) is Parts",
+        "form_of(sink) == PARTS",
+    ],
+)
+def test_a_comparison_of_ways_or_forms_is_found(text: str) -> None:
+    assert ASKED.search(text)
+    assert _comparing(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "form_of(sink).files(sink, 5) == files",
+        "way_of(source).unit(source) == source.shape",
+        "way = way_of(source)\nif way.fills and source.name == name:\n    pass",
+        "_form(sink.form)",
+        "repr(sink.form)",
+        "row = {'way': way_of(source).words}[name]",
+    ],
+)
+def test_what_a_way_or_a_form_says_is_no_name_of_it(text: str) -> None:
+    assert ASKED.search(text)
+    assert not _comparing(text)
+
+
+def _comparing(text: str) -> list[int]:
+    """Lines in which a source compares ways, forms or their names, or looks something up by
+    them.
+    """
+    nodes = ast.walk(ast.parse(text))
+    return [_line(node) for node in nodes if any(map(_tells_which, _looked_at(node)))]
+
+
+def _line(node: ast.AST) -> int:
+    line: int = getattr(node, "lineno", 0)
+    return line
+
+
+def _looked_at(node: ast.AST) -> list[ast.expr]:
+    """What a node compares, looks up, or wants to know the class of."""
+    match node:
+        case ast.Subscript(_, key):
+            return [key]
+        case ast.Call(ast.Attribute(_, "get"), [key, *_]):
+            return [key]
+        case ast.Call(ast.Name("isinstance"), [one, *_]):
+            return [one]
+    return sides(node)
+
+
+def _tells_which(node: ast.expr) -> bool:
+    """Whether an expression is the name of a way or a form, its class, or itself."""
+    match node:
+        case ast.Attribute(_, "form"):
+            return True
+        case ast.Attribute(one, "name"):
+            return _is_one(one)
+        case ast.Call(ast.Name("type"), [one]):
+            return _is_one(one)
+    return _is_one(node)
+
+
+def _is_one(node: ast.expr) -> bool:
+    """Whether an expression is a way or a form."""
+    match node:
+        case ast.Name(word) | ast.Call(ast.Name(word)):
+            return word in TELLING
+    return False

@@ -13,6 +13,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.driver import computing
+from hyperslab.engines.facts import engine_names
 from hyperslab.errors import CONTINUES, HyperslabError, Missing, RunStopped, TasksFailed, UsageError
 from hyperslab.errors import in_callers_words as in_python
 from tests.system.end_to_end.command import save
@@ -82,6 +83,21 @@ def test_an_error_in_the_words_of_python() -> None:
     error = RunStopped("--engine slurm: no answer", CONTINUES)
     error.retell(in_python(error.sentence), in_python(error.resuming))
     assert re.fullmatch("engine='slurm': no answer; resume=True continues the run", str(error))
+
+
+def test_a_word_behind_an_engine_or_an_address_is_its_name() -> None:
+    for name in (*engine_names(), "of-a-package"):
+        assert in_python(f"is for --engine slurm, not for --engine {name}") == (
+            f"is for engine='slurm', not for engine={name!r}"
+        )
+        assert in_python(f"--engine {name}: no answer") == f"engine={name!r}: no answer"
+    assert in_python("name it by --engine, --workers and --connect.") == (
+        "name it by engine, workers and connect."
+    )
+    for place in ("world", "tcp://HOST:PORT", "tcp://127.0.0.1:8786", "scheduler.json"):
+        assert in_python(f"--connect {place}: nobody answers") == (
+            f"connect={place!r}: nobody answers"
+        )
 
 
 def test_words_that_are_values_are_quoted_in_python() -> None:

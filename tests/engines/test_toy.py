@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.cli import companions
+from hyperslab.cli.companions import leave_to_the_first
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -23,13 +25,18 @@ from hyperslab.engines import EngineOptions, capacity, create, end_jobs, jobs_le
 from hyperslab.engines.batches.launcher import unpacked
 from hyperslab.engines.environment import how_it_ended
 from hyperslab.engines.facts import (
+    DEFAULT,
     SERIAL,
     Facts,
     connect_help,
     connecting,
     engine_names,
+    engine_of_links,
     facts_of,
+    libraries,
     recorded,
+    require_jobs,
+    require_messages,
 )
 from hyperslab.engines.jobs import JOBS
 from hyperslab.errors import MissingExtra, UsageError
@@ -211,6 +218,40 @@ def test_an_engine_of_a_package_connects_to_clusters(
     assert connecting().endswith(" and Toys")
     assert ", a toy box; or" in connect_help()
     assert capacity("broken", "toy://box") is None
+
+
+ABLE = ("batch_system='Toys'", "records_messages=True", "probes_links=True")
+
+
+def test_who_else_can_is_told_of_engines_of_packages_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring(tmp_path, f"FACTS = Facts('tests.engines.toy:Toy', {', '.join(ABLE)})", monkeypatch)
+    with pytest.raises(UsageError, match=r"^--detach: is for .*--engine broken, not for"):
+        require_jobs("serial", {"--detach": True})
+    require_jobs("broken", {"--detach": True})
+    with pytest.raises(UsageError, match=r"^--record-messages: is for .*--engine broken, not for"):
+        require_messages("serial")
+    with pytest.raises(UsageError, match=r"^--network: is for .*--engine broken, not for"):
+        engine_of_links("serial")
+    assert engine_of_links("broken") == "broken"
+    assert engine_of_links(DEFAULT) == "dask-bag"
+
+
+def test_its_world_and_its_libraries_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = ["dask", "distributed", "pyspark", "mpi4py", "hyperslab-toy"]
+    assert libraries() == ours
+    world = "world='all', libraries=('boxes', 'dask')"
+    bring(tmp_path, f"FACTS = Facts('tests.engines.toy:Toy', {world})", monkeypatch)
+    assert libraries() == [*ours[:-1], "boxes", ours[-1]]
+    assert not leave_to_the_first(["run", "--connect=all"])
+    monkeypatch.setattr(toy.Toy, "is_first", staticmethod(lambda: False))
+    monkeypatch.setattr(companions, "SPEAKING_S", 0.0)
+    assert leave_to_the_first(["run", "--connect=all"])
+    assert leave_to_the_first(["run", "--engine", "broken"])
+    assert not leave_to_the_first(["run", "--engine", "serial"])
 
 
 def test_the_help_of_connect_leaves_out_what_is_broken(

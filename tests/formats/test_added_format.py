@@ -62,12 +62,13 @@ SAID = {
     "hyperslab.testing.FormatTests",
     "Format",
     "pieces",
+    "RemoteFolder",
     "info",
     "diff",
     "convert",
     "run",
 }
-"What else the page for contributors names: an option, the suite, a form, commands."
+"What else the page for contributors names: an option, the suite, a form, a path, commands."
 SPARK = """
 import sys
 from pyspark.sql import SparkSession
@@ -358,15 +359,18 @@ def test_a_file_of_an_unknown_kind_is_not_read_as_netcdf(tmp_path: Path) -> None
             read_groups(str(path))
 
 
-def test_directories_of_another_format_are_not_read_from_a_url_as_zarr(
+def test_directories_of_another_format_are_read_from_a_url_if_it_says_so_and_never_as_zarr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "boxes.py").write_text(
         "from hyperslab.formats.facts import Facts, Suffix\n"
         "ENDS = (Suffix('.box'),)\n"
         "FACTS = Facts('boxes', 'boxes', 'Box', 'Box (.box)', ENDS, documents=('box.json',))\n"
+        "ENDS = (Suffix('.crate'),)\n"
+        "MORE = Facts('crates', 'boxes', 'Crate', 'Crate (.crate)', ENDS,"
+        " documents=('crate.json',), has_remote_stores=True)\n"
     )
-    bring(tmp_path, "boxes", "boxes = boxes:FACTS")
+    bring(tmp_path, "boxes", "boxes = boxes:FACTS\ncrates = boxes:MORE")
     monkeypatch.syspath_prepend(tmp_path)
     forget()
     try:
@@ -377,6 +381,8 @@ def test_directories_of_another_format_are_not_read_from_a_url_as_zarr(
                 formats.detect(path)
         path, _ = formats.find("memory://there/a.box/b.zarr")
         assert formats.detect(path) == "zarr"
+        path, _ = formats.find("memory://there/a.crate/inner")
+        assert formats.detect(path) == "crates"
     finally:
         forget()
 

@@ -5,6 +5,7 @@ claim.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -213,7 +214,9 @@ def test_the_out_of_memory_killer_explains_lost_attempts() -> None:
     ]
     verdict = of(trace(killed, load={**LOAD, "oom_kills": 1}))
     assert verdict.findings[0].rule == "memory-pressure"
-    assert "out-of-memory killer ended 1 process" in verdict.paragraph
+    assert re.search(r"out-of-memory killer ended 1 process\b", verdict.paragraph)
+    more = of(trace(killed, load={**LOAD, "oom_kills": 2}))
+    assert re.search(r"out-of-memory killer ended 2 processes\b", more.paragraph)
     assert "lost-attempts" in rules(trace(killed))
     assert found(trace(killed), "lost-attempts").evidence == "6.00 s over all slots."
 

@@ -21,6 +21,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
+from hyperslab.storage.location import Remote
 from hyperslab.units import show_bytes
 
 Values = Literal["real", "stored"]
@@ -318,6 +319,11 @@ class ArraySource:
         if self.document:
             return os.path.join(self.url, self.document)
         return self.url
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is in files of this machine, and neither elsewhere nor in memory."""
+        return self.data is None and not isinstance(self.url, Remote)
 
     @property
     def label(self) -> str:

@@ -1,24 +1,20 @@
 """Glimpse: some values of an array, as far as these are quick to read.
 
+Those of the front of a long gzip stream have not been compared with its checksum (`ways.front`):
+what is made of a glimpse is a guess, and no result.
+
 Held by tests/blocks/test_glimpse.py.
 """
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from hyperslab.arrays import Array, scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
-from hyperslab.blocks.reading import gzipindex
-from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.errors import HyperslabError
-from hyperslab.formats import facts_of
 from hyperslab.storage.location import is_remote
 
 MOST_NBYTES = 8 * 2**20
@@ -42,11 +38,9 @@ def glimpse(source: ArraySource, values: Values = "real") -> list[Array]:
         for slabs in _choices(source):
             if _is_quick(source, slabs, values):
                 return [reading.read(source, slab, values=values, threads=1) for slab in slabs]
-        if is_one_gzip_stream(source) and facts_of(source.format).is_stream:
-            return _front(source, values)
-    except (HyperslabError, OSError, zlib.error):
+        return _front(source, values)
+    except (HyperslabError, OSError):
         return []
-    return []
 
 
 def glimpse_box(
@@ -106,48 +100,12 @@ def _front(source: ArraySource, values: Values) -> list[Array]:
     """The first rows along the slowest axis of a gzip stream, as many as its first MOST_NBYTES
     hold, and MOST_VALUES are; [] where that is none.
     """
-    most = MOST_VALUES // math.prod(_row(source))
-    block = front(source, most, MOST_NBYTES, values)
+    from hyperslab.blocks.reading.ways import front  # which few runs need
+
+    if not front.has_front(source):
+        return []
+    most = MOST_VALUES // front.front_region(source, 1).size
+    block = front.read_front(source, most, MOST_NBYTES, values)
     if block is None:
         return []
     return [block]
-
-
-def front(source: ArraySource, most: int, most_nbytes: int, values: Values) -> Array | None:
-    """The first rows along the slowest axis of a gzip stream, at most so many, as far as its first
-    `most_nbytes` hold them whole; None where they hold none.
-
-    Nothing is compared with the checksum, which stands at the end of the stream. Raises OSError and
-    zlib.error.
-    """
-    row = _row(source)
-    row_nbytes = math.prod(row) * source.stored.itemsize
-    offset = gzipindex.offset_of(source)
-    with open(source.url, "rb") as file:
-        start = file.read(most_nbytes)
-    plain = zlib.decompressobj(wbits=31).decompress(start, offset + max(1, most * row_nbytes))
-    slow = _slowest(source)
-    rows = min((len(plain) - offset) // row_nbytes, source.stored_shape[slow], most)
-    if rows < 1:
-        return None
-    count = list(source.shape)
-    count[source.axes[slow]] = rows
-    slab = Hyperslab((0,) * source.ndim, tuple(count))
-    stored = np.frombuffer(plain, source.stored, rows * math.prod(row), offset)
-    stored = stored.reshape(*source.stored_shape[:slow], rows, *row)
-    stored = stored.transpose(np.argsort(source.axes))
-    if values == "stored" or source.scaling is None:
-        return stored
-    block = np.empty(slab.count, source.dtype(values))
-    scaling.apply(source, slab, stored, block)
-    return block
-
-
-def _slowest(source: ArraySource) -> int:
-    """The slowest axis of the file that is longer than one."""
-    return next((place for place, n in enumerate(source.stored_shape) if n > 1), 0)
-
-
-def _row(source: ArraySource) -> tuple[int, ...]:
-    """Shape of what the file stores behind its slowest axis."""
-    return source.stored_shape[_slowest(source) + 1 :]

@@ -131,7 +131,7 @@ class Asked:
     groups: frozenset[str] = frozenset()
     "Groups of which all variables are asked for."
     left: tuple[str, ...] = ()
-    "What of these groups is left out, and why, in words."
+    "What is left out of these groups, and why, in words."
 
 
 def with_surroundings(whole: Whole, around: Surroundings, facts: Facts) -> Whole:

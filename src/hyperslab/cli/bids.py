@@ -40,7 +40,7 @@ from hyperslab.apps.commands.running import run_here
 from hyperslab.cli import containers
 from hyperslab.cli.bids_preview import foretell, foretell_group, mention_left_out
 from hyperslab.cli.flags import (
-    ENGINE,
+    AS_FOR_RUN,
     INPUTS,
     Engine,
     FailFast,
@@ -61,6 +61,7 @@ from hyperslab.cli.flags import (
     WorkTier,
     by_way_of,
     choice,
+    connect_flag,
     dry_run_flag,
     resume_flag,
 )
@@ -199,9 +200,7 @@ def bids(
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
-    connect: Annotated[
-        str, Opt(help="A running cluster, as for 'hyperslab run'.", rich_help_panel=ENGINE)
-    ] = "",
+    connect: Annotated[str, connect_flag(AS_FOR_RUN)] = "",
     throttle: Throttle = None,
     slurm_option: SlurmOption = [],  # noqa: B006
     stage_in: StageIn = "",

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-WORLDS = frozenset({"mpi", "world"})
-"Values of --engine and --connect that ask for a world of ranks."
 SPEAKING_S = 1.0
 "Time for which rank 0 may speak: an MPI may end all ranks with the first one that fails."
 _dismissals: list[Callable[[int], None]] = []
@@ -31,12 +29,10 @@ def leave_to_the_first(arguments: Sequence[str]) -> bool:
     """Whether another process tells what is wrong with this command line: rank 0, of ranks that
     were all given it. Gives that the time to do so.
     """
-    words = {word for argument in arguments for word in argument.split("=")}
-    if not words & WORLDS:
-        return False
-    from hyperslab.engines.mpi.mpiexec import own_rank
+    from hyperslab import engines
 
-    if own_rank() == 0:
+    words = {word for argument in arguments for word in argument.split("=")}
+    if not engines.is_told_by_another(words):
         return False
     time.sleep(SPEAKING_S)
     return True

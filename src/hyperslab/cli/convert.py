@@ -14,7 +14,7 @@ from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli import document
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
-    ENGINE,
+    AS_FOR_RUN,
     INPUTS,
     OUTPUTS,
     Engine,
@@ -29,9 +29,10 @@ from hyperslab.cli.flags import (
     choice,
     completing,
     compression_flag,
+    connect_flag,
     dry_run_flag,
-    memory_bytes,
     memory_flag,
+    options_of,
     overwrite_flag,
     require_dry_run,
     resume_flag,
@@ -39,8 +40,7 @@ from hyperslab.cli.flags import (
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
 from hyperslab.cli.preview import say_plan, show_plan
-from hyperslab.cli.telling import is_debugging, mention, told_if_heard
-from hyperslab.driver.options import Options
+from hyperslab.cli.telling import mention, told_if_heard
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import AlreadyDone, UsageError
 from hyperslab.redaction import redact
@@ -164,9 +164,7 @@ def convert(
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
-    connect: Annotated[
-        str, Opt(help="A running cluster, as for 'hyperslab run'.", rich_help_panel=ENGINE)
-    ] = "",
+    connect: Annotated[str, connect_flag(AS_FOR_RUN)] = "",
     overwrite: Annotated[
         bool, overwrite_flag("Replace an existing output when the conversion ends")
     ] = False,
@@ -186,6 +184,7 @@ def convert(
     replaces nothing without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130
     interrupted.
     """
+    given = dict(locals())
     join(engine, connect)
     require_dry_run(json, dry_run)
     asked = parse_rule(block_shape, blocks, None, None)
@@ -198,19 +197,7 @@ def convert(
         name,
         virtual,
     )
-    options = Options(
-        verb="convert",
-        engine=engine,
-        workers=workers,
-        threads=threads,
-        connect=connect,
-        memory_bytes=memory_bytes(memory),
-        retries=retries,
-        debug=is_debugging(),
-        resume=resume,
-        overwrite=overwrite,
-        report=report,
-    )
+    options = options_of(given, verb="convert", block_shape=None, blocks=None)
     grid = asked if asked.kind != "auto" else None
     # other words for kind and values are refused where they are used
     wanted = Wanted(

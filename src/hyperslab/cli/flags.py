@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hyperslab.cli.parse import parse_size
-from hyperslab.engines.facts import engine_names
+from hyperslab.cli.telling import is_debugging
+from hyperslab.engines.facts import connect_help, engine_names
 from hyperslab.errors import UsageError
 from hyperslab.redaction import OPTION
+
+if TYPE_CHECKING:
+    from hyperslab.driver.options import Options
 
 Opt = typer.Option
 
@@ -24,6 +29,9 @@ ENGINE = "The engine"
 STAGING = "Slow storage"
 GOING_ON = "Before and after"
 SHOWN = "What is shown"
+
+AS_FOR_RUN = "A running cluster, as for 'hyperslab run'."
+"Meaning of --connect where another command lists what it takes."
 
 
 def completing(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -270,6 +278,24 @@ def by_way_of(
         "readers_per_device": readers,
         "stagger": stagger,
     }
+
+
+def options_of(given: Mapping[str, Any], **others: Any) -> Options:
+    """The options of a run: the flags of a command that are named as options are, and others that
+    count in their place. Raises UsageError for what no run can do.
+    """
+    from hyperslab.driver.options import Options  # and with it what commands without runs lack
+
+    known = inspect.signature(Options).parameters
+    flags = {name: value for name, value in given.items() if name in known}
+    return Options(**{"debug": is_debugging(), **flags, **others})
+
+
+def connect_flag(meaning: str = "") -> Any:
+    """Flag --connect; `meaning` is a sentence in place of what it takes, where that is told
+    elsewhere.
+    """
+    return Opt(help=meaning or connect_help(), rich_help_panel=ENGINE)
 
 
 def memory_flag(pieces: str, example: str) -> Any:

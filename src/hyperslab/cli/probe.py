@@ -15,12 +15,12 @@ from hyperslab import engines
 from hyperslab.apps.probing import Found, probe_hosts
 from hyperslab.cli import document
 from hyperslab.cli.companions import join
-from hyperslab.cli.flags import ENGINE, Engine, Json, SlurmOption, Workers
+from hyperslab.cli.flags import Engine, Json, SlurmOption, Workers, connect_flag
 from hyperslab.cli.parse import parse_size
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.driver import options as runs
 from hyperslab.driver.hosts import reaches_hosts
-from hyperslab.engines.facts import DEFAULT, connect_help
+from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
 from hyperslab.machine import links
 from hyperslab.report.probed.lines import details, headline
@@ -77,7 +77,7 @@ def probe(
     ] = False,
     engine: Engine = DEFAULT,
     workers: Workers = None,
-    connect: Annotated[str, Opt(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    connect: Annotated[str, connect_flag()] = "",
     slurm_option: SlurmOption = [],  # noqa: B006
     output: Annotated[
         Path | None,

@@ -56,8 +56,10 @@ from hyperslab.cli.flags import (
     choice,
     completing,
     compression_flag,
+    connect_flag,
     dry_run_flag,
     memory_flag,
+    options_of,
     overwrite_flag,
     require_dry_run,
     resume_flag,
@@ -69,12 +71,12 @@ from hyperslab.cli.in_scratch import (
     run_with_scratch,
     told_apart,
 )
-from hyperslab.cli.telling import is_debugging, mention
+from hyperslab.cli.telling import mention
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.series import with_whole_series
-from hyperslab.engines.facts import DEFAULT, connect_help
+from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import progress_for
@@ -188,7 +190,7 @@ def run(
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
-    connect: Annotated[str, Opt(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    connect: Annotated[str, connect_flag()] = "",
     netlab: Annotated[
         Path | None,
         Opt(
@@ -356,33 +358,7 @@ def run(
     _begin(engine, connect)
     require_dry_run(json, dry_run)
     wanted, tiers = told_apart(scratch, tiers)
-    options = Options(
-        engine=engine,
-        workers=workers,
-        threads=threads,
-        connect=connect,
-        throttle=throttle,
-        slurm_option=slurm_option,
-        memory=memory,
-        block_shape=block_shape,
-        blocks=blocks,
-        partition=partition,
-        axes_whole=axes_whole,
-        granularity=granularity,  # type: ignore[arg-type]
-        retries=retries,
-        fail_fast=fail_fast,
-        trial=trial,
-        debug=is_debugging(),
-        task_timeout=task_timeout,
-        keep_failed=keep_failed,
-        **tiers,
-        resume=resume,
-        overwrite=overwrite,
-        report=report,
-        live=live,
-        record_messages=record_messages,
-        accept_changed_function=accept_changed_function,
-    )
+    options = options_of(given, **tiers, scratch="")
     if command:
         pipeline, options = of_commands(given, options)
     else:

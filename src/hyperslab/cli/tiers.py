@@ -12,9 +12,9 @@ import typer
 from hyperslab.apps.tiers import tiers as looked_at
 from hyperslab.cli import document
 from hyperslab.cli.companions import join
-from hyperslab.cli.flags import ENGINE, Engine, Json, SlurmOption, Workers
+from hyperslab.cli.flags import Engine, Json, SlurmOption, Workers, connect_flag
 from hyperslab.driver.options import Options
-from hyperslab.engines.facts import DEFAULT, connect_help
+from hyperslab.engines.facts import DEFAULT
 from hyperslab.storage.tiers.tier import Tier, share_a_medium
 from hyperslab.storage.tiers.words import kind_words, meaning, medium_words, space_words
 from hyperslab.units import show_count, show_list
@@ -33,7 +33,7 @@ def tiers(
     ],
     engine: Engine = DEFAULT,
     workers: Workers = None,
-    connect: Annotated[str, typer.Option(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    connect: Annotated[str, connect_flag()] = "",
     slurm_option: SlurmOption = [],  # noqa: B006
     json: Json = False,
 ) -> int:

@@ -77,7 +77,7 @@ def _amid(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:
 
 
 def _margins(n: int) -> tuple[int, int]:
-    """What of an axis lies before and behind the part: an odd number, and two more, or one where
+    """Planes of an axis before and behind the part: an odd number, and two more, or one where
     there is no room for two, so that what mirrors a block, halves it, or takes every second plane
     makes other values of the part. Of an axis of 4 planes the part is one alone.
     """

@@ -28,7 +28,6 @@ from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.errors import RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import SlotJournal
-from hyperslab.storage.location import Remote
 from hyperslab.storage.staging import copies
 from hyperslab.storage.staging.copies import Took
 from hyperslab.storage.staging.room import Room
@@ -86,8 +85,7 @@ class Prefetched:
 
 def is_one_file(source: ArraySource) -> bool:
     """Whether all that a source says is in one file of this machine, and in no other one."""
-    is_here = not isinstance(source.url, Remote) and source.data is None
-    if source.broken or source.document or not is_here:
+    if source.broken or source.document or not source.is_here:
         return False
     return source.chunks is not None or is_one_gzip_stream(source)
 

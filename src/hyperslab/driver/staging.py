@@ -21,7 +21,6 @@ from hyperslab.driver.pace import Way
 from hyperslab.driver.sweeping import RECORD
 from hyperslab.errors import RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
-from hyperslab.storage.location import Remote
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.staging import area
 from hyperslab.storage.staging.area import Area
@@ -259,7 +258,7 @@ class Staging:
         folders: dict[str, str] = {}
         for stage in plan.stages:
             for source in (one for each in stage.job.inputs.values() for one in each):
-                if not isinstance(source.url, Remote) and source.data is None:
+                if source.is_here:
                     folder = os.path.dirname(source.url)
                     device = folders.get(folder) or _device(folder)
                     self._devices[source.url] = folders[folder] = device

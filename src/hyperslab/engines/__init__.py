@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from hyperslab.engines.facts import ENGINES, connecting, engine_of_links, facts_of, unloadable
+from hyperslab.engines.facts import (
+    ENGINES,
+    connecting,
+    engine_of_links,
+    facts_of,
+    started_together,
+    unloadable,
+)
 from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
 from hyperslab.errors import MissingExtra, UsageError
 
@@ -60,6 +67,11 @@ class Managed:
         and is given how to let the others end, with its exit status.
         """
         return None
+
+    @staticmethod
+    def is_first() -> bool:
+        """Whether this process is the one that speaks, of those that were started together."""
+        return True
 
     @staticmethod
     def cluster_on(nodes: Nodes) -> NodeCluster | None:
@@ -235,6 +247,17 @@ def join(name: str, connect: str) -> Dismissal | None:
     with _loading(name):
         dismissal: Dismissal | None = _class_of(name).join(connect)
     return dismissal
+
+
+def is_told_by_another(words: Collection[str]) -> bool:
+    """Whether another process says what is wrong with a command line of these words: the first of
+    several that the user has started together with this one.
+    """
+    for name in started_together(words):
+        with suppress(ImportError, UsageError):  # one that cannot be loaded has started nothing
+            if not _class_of(name).is_first():
+                return True
+    return False
 
 
 def cluster_on(name: str, nodes: Nodes) -> NodeCluster:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
@@ -57,6 +57,10 @@ class Facts:
     "Address of a cluster that runs already, in words."
     queue: str = ""
     "Batch system that starts workers for it, as --connect takes it, in words."
+    world: str = ""
+    """What --connect takes for processes that the user has started together, each with the same
+    command; empty: nothing.
+    """
     batch_system: str = ""
     "Batch system whose jobs run its tasks, on other machines; empty: none does."
     also_logs: str = ""
@@ -188,6 +192,7 @@ MPI = Facts(
     is_soon_asked=True,
     clusters="MPI",
     connects_to="world, where mpiexec has started this command",
+    world="world",
     gives_scratch=True,
     spans_hosts=True,
 )
@@ -264,7 +269,7 @@ def recorded(name: str) -> dict[str, bool]:
 
 def connect_help() -> str:
     """What --connect takes, as a sentence."""
-    known = _loadable()
+    known = _loadable().values()
     running = dict.fromkeys(facts.connects_to for facts in known if facts.connects_to)
     queues = dict.fromkeys(facts.queue for facts in known if facts.queue)
     return f"A running cluster: {', '.join(running)}; or {', '.join(queues)}."
@@ -272,7 +277,22 @@ def connect_help() -> str:
 
 def connecting() -> str:
     """The software whose clusters an engine connects to, as a list in words."""
-    return " and ".join(dict.fromkeys(facts.clusters for facts in _loadable() if facts.clusters))
+    found = (facts.clusters for facts in _loadable().values() if facts.clusters)
+    return " and ".join(dict.fromkeys(found))
+
+
+def libraries() -> list[str]:
+    """Distributions whose versions belong to the provenance of the runs of some engine."""
+    found = (name for facts in _loadable().values() for name in facts.libraries)
+    return list(dict.fromkeys(found))
+
+
+def started_together(words: Collection[str]) -> list[str]:
+    """The engines of which these words of a command line name a world, or themselves as one that
+    has such: processes that the user has started together.
+    """
+    worlds = {name: facts.world for name, facts in _loadable().items() if facts.world}
+    return [name for name, world in worlds.items() if name in words or world in words]
 
 
 def require_jobs(engine: str, given: Mapping[str, object]) -> None:
@@ -281,38 +301,43 @@ def require_jobs(engine: str, given: Mapping[str, object]) -> None:
     """
     flags = [flag for flag, value in given.items() if value]
     if flags and not facts_of(engine).batch_system:
-        able = (f"--engine {name}" for name, facts in ENGINES.items() if facts.batch_system)
-        raise UsageError(f"{flags[0]}: is for {' or '.join(able)}, not for --engine {engine}")
+        able = _flags(_able(lambda facts: facts.batch_system))
+        raise UsageError(f"{flags[0]}: is for {able}, not for --engine {engine}")
 
 
 def require_messages(engine: str) -> None:
     """Raise UsageError for an engine that cannot keep the messages of its processes."""
     if not facts_of(engine).records_messages:
-        able = (f"--engine {name}" for name, facts in ENGINES.items() if facts.records_messages)
-        raise UsageError(
-            f"--record-messages: is for {' or '.join(able)}, not for --engine {engine}"
-        )
+        able = _flags(_able(lambda facts: facts.records_messages))
+        raise UsageError(f"--record-messages: is for {able}, not for --engine {engine}")
 
 
 def engine_of_links(named: str) -> str:
     """Name of the engine that probes links: the one that was named, the first that can where none
     was. Raises UsageError for one that cannot.
     """
-    able = [name for name, facts in ENGINES.items() if facts.probes_links]
+    able = _able(lambda facts: facts.probes_links)
     if named == DEFAULT:
         return able[0]
     if not facts_of(named).probes_links:
-        raise UsageError(
-            f"--network: is for {' or '.join(f'--engine {name}' for name in able)}, not for"
-            f" --engine {named}"
-        )
+        raise UsageError(f"--network: is for {_flags(able)}, not for --engine {named}")
     return named
 
 
-def _loadable() -> list[Facts]:
-    """The facts of all engines, but for those whose packages are broken."""
-    found = []
+def _able(asked: Callable[[Facts], object]) -> list[str]:
+    """Names of the engines that can do what is asked of their facts."""
+    return [name for name, facts in _loadable().items() if asked(facts)]
+
+
+def _flags(names: Collection[str]) -> str:
+    """Engines as words of the command line name them."""
+    return " or ".join(f"--engine {name}" for name in names)
+
+
+def _loadable() -> dict[str, Facts]:
+    """The facts of all engines by name, but for those whose packages are broken."""
+    found = {}
     for name in engine_names():
         with suppress(UsageError):
-            found.append(facts_of(name))
+            found[name] = facts_of(name)
     return found

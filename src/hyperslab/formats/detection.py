@@ -65,13 +65,17 @@ def detect(path: str) -> str:
 
 
 def _kind_of_remote(path: RemoteFolder) -> str:
-    """The format of a store elsewhere, which is Zarr: only of that are names below a URL read."""
+    """The format of a store elsewhere, as its name says; without one it is Zarr, as `find` has
+    seen.
+    """
     named = store_of(path)
-    if named is not None and named.name != "zarr":
+    if named is None:
+        return "zarr"
+    if not named.has_remote_stores:
         raise FormatError(
             f"{path}: {named.title} stores are not read from a URL; copy it to this machine first"
         )
-    return "zarr"
+    return named.name
 
 
 def _kind_of_directory(path: str) -> str | None:

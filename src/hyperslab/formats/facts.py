@@ -104,6 +104,8 @@ class Facts:
     "Bytes by which its files are recognised, any of them."
     documents: tuple[str, ...] = ()
     "Names of files of which every directory of this format holds one; () where it has files."
+    has_remote_stores: bool = False
+    "Such directories are read from a URL, too: its module is given a `RemoteFolder`."
     is_one_array: bool = False
     "A file is one array, which has no name."
     is_stream: bool = False

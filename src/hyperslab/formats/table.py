@@ -86,6 +86,7 @@ BUILT_IN: tuple[Facts, ...] = (
         supported="Zarr (2, 3; directories)",
         suffixes=(Suffix(".zarr", "zarr"),),
         documents=ROOTS,
+        has_remote_stores=True,
         has_chunks=True,
         holds_several=True,
         says_of_groups=True,

@@ -22,9 +22,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks import reading
-from hyperslab.blocks.glimpse import front
-from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
-from hyperslab.storage.location import Remote
+from hyperslab.errors import FormatError
 from hyperslab.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -38,8 +36,6 @@ MOST_VOLUME_NBYTES = 256 << 20
 "Bytes that may be held to cut all slices out of one volume."
 MOST_OPERATIONS = 4096
 "Reads that they may take."
-SPACE = 3
-"Axes of space; further ones come behind them."
 LONGEST_PX = 230
 "The longest edge of all slices of an image, as shown."
 MONTAGE_PX = 160
@@ -310,20 +306,21 @@ def _first_volume(source: ArraySource, values: Values) -> Array | None:
     nbytes = reading.read_nbytes(source, volume)
     if nbytes <= MOST_NBYTES and reading.read_operations(source, volume) <= MOST_OPERATIONS:
         return reading.read(source, volume, values=values)
-    if not _begins_with_volume(source):
+    return _front_volume(source, values)
+
+
+def _front_volume(source: ArraySource, values: Values) -> Array | None:
+    """The first volume of a gzip stream that holds volume after volume, where its front holds it;
+    else None.
+    """
+    from hyperslab.blocks.reading.ways import front  # which few pages need
+
+    if not front.has_front(source) or front.front_region(source, 1) != _volume(source.shape):
         return None
     try:
-        return front(source, 1, MOST_NBYTES, values)
-    except zlib.error:
+        return front.read_front(source, 1, MOST_NBYTES, values)
+    except FormatError:
         return None
-
-
-def _begins_with_volume(source: ArraySource) -> bool:
-    """Whether a gzip stream of this machine holds volume after volume."""
-    if isinstance(source.url, Remote) or not is_one_gzip_stream(source):
-        return False
-    slow = next((axis for axis in source.axes if source.shape[axis] > 1), 0)
-    return slow >= SPACE and math.prod(source.shape[SPACE:]) == source.shape[slow]
 
 
 def _cheap(source: ArraySource, cuts: Sequence[_Cut]) -> list[_Cut]:

@@ -82,7 +82,7 @@ class EngineTests(CommandTests):
     stops_late_tasks: ClassVar[bool] = False
     "Whether it honours a time limit; one that cannot has to refuse it."
     images: ClassVar[Sequence[str]] = ()
-    "Real images: PATH of NIfTI files or PATH::DATASET of numbers."
+    "Real images: PATH of NIfTI files or PATH::DATASET of numbers; (): one that the suite makes."
     every: ClassVar[Collection[str]] = ("crew",)
     "Keys of WAYS that are tried in every way; the others depend little on the engine."
 
@@ -188,8 +188,8 @@ class EngineTests(CommandTests):
             assert np.array_equal(block, whole[box.slices()])
         assert size == whole.size
 
-    def test_real_images(self, tmp_path: Path) -> None:
-        for number, url in enumerate(self.images):
+    def test_real_images(self, image: str, tmp_path: Path) -> None:
+        for number, url in enumerate(self.images or (image,)):
             source = formats.open_source(url)
             pipeline = Pipeline(url).map(functions.add, {"k": 2})
             path = self.volume(pipeline, tmp_path / str(number), rule=Rule("blocks", (5,)))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import array
+import sys
 from pathlib import Path
 from typing import Any
 
 import netCDF4
 import nibabel
+import nrrd
 import numpy as np
 import pytest
 import zarr
 from pyspark.sql import Row
 
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.connectors.spark import read_blocks
 from hyperslab.connectors.spark.writing import h5write
 from hyperslab.errors import UsageError
 from tests.connectors.spark.staged import h5, staged_file
+from tests.formats.test_added_format import forget, install
 
 RNG = np.random.default_rng(6)
 
@@ -340,3 +344,23 @@ def test_what_needs_no_data_is_refused_before_a_job(
         UsageError, match=r"h5write takes an RDD, not a list: a DataFrame is written by df.write"
     ):
         h5write([], tmp_path / "new.h5")  # type: ignore[arg-type]
+
+
+def test_a_format_of_another_package_is_loaded_and_written(
+    sc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that are started from now on have its package on their path; those that run already
+    would not know of it.
+    """
+    monkeypatch.syspath_prepend(install(tmp_path))
+    monkeypatch.setitem(sc.environment, "PYTHONPATH", str(tmp_path))
+    forget()
+    try:
+        values = RNG.integers(0, 1000, (13, 7, 9)).astype(np.int16)
+        nrrd.write(str(tmp_path / "in.nrrd"), values, {"encoding": "raw"})
+        blocks = read_blocks(sc, str(tmp_path / "in.nrrd"), partitions=3)
+        h5write(blocks, tmp_path / "out.nrrd")
+        np.testing.assert_array_equal(nrrd.read(str(tmp_path / "out.nrrd"))[0], values)
+    finally:
+        forget()
+        sys.modules.pop("nrrd_format", None)

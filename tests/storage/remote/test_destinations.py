@@ -24,7 +24,9 @@ def test_runs_write_to_this_machine(
     monkeypatch.chdir(tmp_path)
     image = str(folder / "plain.nii")
     with pytest.raises(
-        UsageError, match=r"://.*/out: give a directory on this machine.*hyperslab convert"
+        UsageError,
+        match=r"://.*/out: give a directory on this machine.* 'hyperslab convert', or in Python"
+        r" with hyperslab\.upload\(path, url\)",
     ):
         Pipeline(image).write(dest)
     with pytest.raises(UsageError, match="give a directory on this machine"):
@@ -33,6 +35,7 @@ def test_runs_write_to_this_machine(
         )
     with pytest.raises(UsageError, match="give a directory on this machine"):
         synth("climate", dest, 10_000)
+    assert callable(hyperslab.upload)
     done = call("run", "increment", image, "-o", "s3://bucket/out")
     assert done.code == 2
     assert "give a directory on this machine" in done.err

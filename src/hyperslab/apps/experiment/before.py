@@ -128,7 +128,7 @@ def _cached(path: Path) -> tuple[int, float | None]:
 
 
 def impossible(preparation: Mapping[str, str]) -> list[str]:
-    """What of a preparation could not be done, in words."""
+    """What could not be done of a preparation, in words."""
     return [f"{name}: {told}" for name, told in preparation.items() if told.startswith(IMPOSSIBLE)]
 
 

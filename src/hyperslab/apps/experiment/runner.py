@@ -129,7 +129,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What of an experiment is to be run now."""
+    """Part of an experiment that is to be run now."""
 
     trials: Sequence[Trial]
     keep: bool = False

@@ -9,14 +9,13 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-ENGINE_PACKAGES = ("dask", "distributed", "pyspark", "mpi4py")
-"Libraries of engines whose versions a session records."
+from hyperslab.engines.facts import libraries
 
 
 def engine_versions() -> dict[str, str]:
     """Versions of the libraries of engines that are installed, and of the Java that is found."""
     found: dict[str, str] = {}
-    for name in ENGINE_PACKAGES:
+    for name in libraries():
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     if java := _java_version():

@@ -30,7 +30,6 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArraySource, GzipIndex
 from hyperslab.errors import AGAIN, FormatError, SourceChanged
 from hyperslab.formats import facts_of
-from hyperslab.storage.location import Remote
 from hyperslab.storage.unfinished import beside
 from hyperslab.storage.whole import appearing
 
@@ -51,7 +50,7 @@ def can_be_indexed(source: ArraySource) -> bool:
     """Whether a source is one gzip stream of this machine, large enough, not indexed yet, and the
     core is there.
     """
-    if isinstance(source.url, Remote) or source.broken or native.core is None:
+    if not source.is_here or source.broken or native.core is None:
         return False
     if not facts_of(source.format).is_stream or not is_one_gzip_stream(source):
         return False

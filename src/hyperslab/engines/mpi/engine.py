@@ -17,6 +17,7 @@ from hyperslab.engines.batches import inflight
 from hyperslab.engines.batches.engine import BatchEngine, Work
 from hyperslab.engines.batches.tally import Tally
 from hyperslab.engines.batches.workers import require_able
+from hyperslab.engines.facts import MPI
 from hyperslab.engines.mpi import joined, mpiexec, portions
 from hyperslab.engines.mpi.near import RankDied
 from hyperslab.engines.mpi.on_nodes import cluster_on
@@ -28,7 +29,7 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import Slot
 
-WORLD = "world"
+WORLD = MPI.world
 "What --connect takes for a world that the user has started."
 LIMIT_NBYTES = 2**28
 "Size of the largest value that travels as a message, which is in memory three times then."
@@ -115,6 +116,11 @@ class Mpi(BatchEngine):
             return None
         joined.join()
         return joined.dismiss
+
+    @staticmethod
+    def is_first() -> bool:
+        """Whether this is rank 0, or no rank of any world."""
+        return mpiexec.own_rank() == 0
 
     @staticmethod
     def cluster_on(nodes: Nodes) -> NodeCluster:

@@ -110,8 +110,8 @@ def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
     """
     if is_elsewhere:
         raise UsageError(
-            f"{flag} is for workers of this host: leave it out, or leave out --connect and take an"
-            " --engine that runs here"
+            f"{flag} is for workers of this host: leave it out, or take an engine that runs here,"
+            " without --connect"
         )
     folder = Path(tier).absolute()
     if not _is_folder(flag, folder):

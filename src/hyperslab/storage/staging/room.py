@@ -27,7 +27,7 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What of a tier an area may take. Plain data, which travels to workers."""
+    """Share of a tier that an area may take. Plain data, which travels to workers."""
 
     area: str
     "Path of the area."

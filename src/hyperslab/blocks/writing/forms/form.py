@@ -28,9 +28,11 @@ from hyperslab.storage.unfinished import beside
 from hyperslab.trace import span
 
 Note = Callable[[Path, Frame], None]
-"Is told of a finished file, and its frame, just before it has its name."
+"Function that is told of a finished file, and its frame, just before it has its name."
 Check = Callable[[Path, str], None]
-"Is told of a whole file that is to get its name, and its checksum; what it raises prevents that."
+"""Function that is told of a whole file that is to get its name, and its checksum; what it raises
+prevents that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
