@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.apps.bids.dataset import SUBJECT, File
+from hyperslab.apps.bids.dataset import File
 from hyperslab.apps.bids.description import names_of
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.plan.command import CommandTask
@@ -48,8 +48,8 @@ class App:
     limits: tuple[str, ...] = ()
     "Words of its commands that limit what they may use, as CommandTask has them."
     writes_of_dataset: bool = False
-    """Whether it also writes files that are of no participant, such as a citation of all: those of
-    the first task stay.
+    """Whether it also writes files that are of no unit, such as a citation of all, or the page of a
+    participant of whom it sees a session: those of the first task stay.
     """
     mounted: str = ""
     "Path by which it knows the folder for what it makes, where it sees other files than tasks do."
@@ -66,7 +66,7 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
         inputs = tuple(image.path for image in unit.images)
     stem = ""
     if app.writes_of_dataset:
-        stem = SUBJECT + unit.participant.label
+        stem = unit.stem
     return CommandTask(
         unit.label,
         in_turn(commands),

@@ -31,6 +31,12 @@ if words[0] == "run":
         folder = pathlib.Path(out, f"sub-{{label}}")
         folder.mkdir()
         (folder / "made.txt").write_text(label)
+        inner = [there.rpartition("/")[2] for _, there, *_ in mounts if f"sub-{{label}}/" in there]
+        for name in inner:
+            (folder / name).mkdir()
+            (folder / name / "made.txt").write_text(name)
+        if inner:
+            pathlib.Path(out, f"sub-{{label}}.html").write_text(" ".join(inner))
     else:
         pathlib.Path(out, "group.txt").write_text("all")
     maker = [{{"Name": "Toy", "Version": "1.2"}}, {{"Name": level}}]

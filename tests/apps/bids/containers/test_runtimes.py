@@ -167,6 +167,53 @@ def test_sessions_and_filters(runtime: str, programs: Path, tmp_path: Path) -> N
     assert (out / "group.txt").read_text() == "all"
 
 
+@pytest.mark.parametrize("runtime", ["docker", "apptainer"])
+def test_a_container_for_each_session(runtime: str, programs: Path, tmp_path: Path) -> None:
+    """By one call or several ones; what is done is not done again, and whoever has no sessions is
+    done as a whole. Of files of the participant those of the first session stay, and others are
+    told.
+    """
+    home = make(tmp_path / "data", t1w("1", "a"), t1w("1", "b"), t1w("10"), "sub-1/sub-1_x.tsv")
+    log = install(programs, runtime)
+    out = tmp_path / "out"
+    image = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
+    asked = (*image, "--per", "session", "--resume")
+    first = bids(home, out, "participant", *asked, "--session-label", "a")
+    assert (first.code, "not kept" in first.err) == (0, False), first
+    done = bids(home, out, "participant", *asked)
+    assert done.code == 0, done
+    told = "sub-1.html of sub-1_ses-b: it differs from that of another call, which is kept"
+    assert f"not kept   {told}" in done.err
+    assert "made.txt" not in done.err
+    one, other, whole = words_of(log, "run")
+    seen = [mounted(words, RUNTIMES[runtime].mount) for words in (one, other, whole)]
+    for label, mounts in zip("ab", seen, strict=False):
+        shown = {there: here for there, here in mounts.items() if "/sub-1/" in there}
+        assert shown == {f"/data/sub-1/ses-{label}": f"{home}/sub-1/ses-{label}:ro"}
+        assert mounts["/data/sub-1"] == f"{mounts['/work'].rstrip(':')}/.participant:ro"
+    assert seen[2]["/data/sub-10"] == f"{home}/sub-10:ro"
+    assert [words[words.index("--participant_label") + 1 :] for words in (one, other, whole)] == [
+        ["1"],
+        ["1"],
+        ["10"],
+    ]
+    assert (out / "sub-1.html").read_text() == "ses-a"
+    for label in "ab":
+        assert (out / f"sub-1/ses-{label}/made.txt").read_text() == f"ses-{label}"
+    assert (out / "sub-1/made.txt").read_text() == "1"
+    assert "5 of 5 outputs unchanged" in call("verify", out).out
+    make(home, t1w("1", "b"), content=b"another")
+    assert bids(home, out, "participant", *asked).code == 0
+    again = words_of(log, "run")[3:]
+    (mounts,) = (mounted(words, RUNTIMES[runtime].mount) for words in again)
+    assert "/data/sub-1/ses-b" in mounts
+    assert (out / "sub-1.html").read_text() == "ses-a"
+    refused = bids(home, out, "participant", *image, "--resume")
+    assert (refused.code, "sub-1 is done there by sessions" in refused.err) == (2, True), refused
+    group = bids(home, out, "group", *image, "--per", "session", "--session-label", "a")
+    assert (group.code, "no effect  --session-label" in group.err) == (0, True), group
+
+
 def test_who_is_left_out_of_the_group_level(home: Path, programs: Path, tmp_path: Path) -> None:
     """The app is told all others, as it sees the results of all."""
     log = install(programs, "docker")
@@ -255,7 +302,6 @@ def test_what_is_said_of_runtimes_and_images(
         (("--container", NAME, "--container-cpus", 0), "--container-cpus 0: give a number above 0"),
         (("--container", NAME, "--container-memory", "x"), "--container-memory x: give a positive"),
         (("--container", NAME, "--app-arguments", "'"), "No closing quotation; check its quotes"),
-        (("--container", NAME, "--per", "session"), "--per session is not for --container"),
         (("--container", NAME, "--bids-filter-file", "gone.json"), "gone.json: there is no such"),
         (("--app-arguments", "x"), "--app-arguments is for --container: name an image"),
     ],
