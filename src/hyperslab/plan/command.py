@@ -55,8 +55,9 @@ class CommandTask:
     has changed.
     """
     outputs: tuple[str, ...] = ()
-    """Names below the output directory, with '/' between folders, that it makes for certain: it
-    fails without them, and no two tasks may share one. It may make others, too.
+    """Names below the output directory, with '/' between folders, that it makes for certain, of
+    files or of folders with files: it fails without them, and no two tasks may share one. It may
+    make others, too.
     """
     stem: str = ""
     """What the names of its own files have in them as a whole word, such as sub-01, or as several

@@ -18,7 +18,7 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -318,11 +318,16 @@ def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
 def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]) -> None:
     """Raise CommandFailed for a command that ended well, and has not made what it was to make."""
     names = {written.path for written in made}
-    missing = [name for name in command.outputs if name not in names]
+    missing = [name for name in command.outputs if not _is_made(name, names)]
     if missing:
         raise without_outputs(command, ended, f"it has not made {missing[0]}")
     if uses((*command.argv, *command.folders), "out") and not made:
         raise without_outputs(command, ended, "it has written nothing to {out}")
+
+
+def _is_made(name: str, names: Collection[str]) -> bool:
+    """Whether a file of this name was made, or some in a folder."""
+    return name in names or any(each.startswith(f"{name}/") for each in names)
 
 
 def _remove(place: Path) -> None:

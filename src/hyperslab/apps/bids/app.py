@@ -25,7 +25,7 @@ class Command:
     folder: str
     "Folder below the output directory that is made for what the command writes."
     outputs: tuple[str, ...] = ()
-    "Files below the output directory that it makes for certain."
+    "Files, or folders, below the output directory that it makes for certain."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class App:
     """Whether it also writes files that are of no unit, such as a citation of all, or the page of a
     participant of whom it sees a session: those of the first task stay.
     """
+    notes: tuple[str, ...] = ()
+    "Lines that people read beforehand, of what is not done as somebody might expect."
     mounted: str = ""
     "Path by which it knows the folder for what it makes, where it sees other files than tasks do."
 
