@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from hyperslab.apps.bids.app import OUT, App, Command, place_of
-from hyperslab.apps.bids.unit import Unit
+from hyperslab.apps.bids.unit import Unit, require_distinct
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.words import words_of
 from hyperslab.plan.placeholders import filled, script_place
@@ -67,6 +67,8 @@ def words_app(
     def commands(unit: Unit, root: str) -> list[Command]:
         if IMAGE not in named:
             return [of_place(unit, root, None)]
+        if PREFIX in named:
+            require_distinct(unit)
         return [of_place(unit, root, place) for place in range(len(unit.images))]
 
     return App(about["Name"], commands, about["Description"], (about,), IMAGE in named, files)
