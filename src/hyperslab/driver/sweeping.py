@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Container, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import DamagedRecord
 from hyperslab.plan.command import PRIVATE
+from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.recordfile import load_list
 from hyperslab.storage.staging import area
 
@@ -52,13 +52,13 @@ def _sweep_private(
     of tasks that are not among these; None: all are.
     """
     if not kept and tasks is None:
-        shutil.rmtree(private, ignore_errors=True)
+        remove_tree(private)
         return
     for place in private.absolute().glob("*"):
         if place in kept or not _is_of(tasks, place):
             continue
         if place.is_dir():
-            shutil.rmtree(place, ignore_errors=True)
+            remove_tree(place)
         else:
             place.unlink(missing_ok=True)
     with suppress(OSError):  # it is gone, or holds more
