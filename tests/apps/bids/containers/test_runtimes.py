@@ -214,6 +214,25 @@ def test_a_container_for_each_session(runtime: str, programs: Path, tmp_path: Pa
     assert (group.code, "no effect  --session-label" in group.err) == (0, True), group
 
 
+@pytest.mark.parametrize("level", ["group", "both"])
+def test_a_group_level_that_names_itself_once(
+    level: str, home: Path, programs: Path, tmp_path: Path
+) -> None:
+    """However often it runs, it is named; what it finds does not name it."""
+    make(home, "once")
+    install(programs, "docker")
+    out = tmp_path / "out"
+    asked = ("--container", NAME, "--runtime", "docker")
+    assert bids(home, out, "participant", *asked).code == 0
+    for number in range(3):
+        make(home, t1w("1"), content=b"%d" % number)
+        more = () if level == "group" else ("--resume",)
+        assert bids(home, out, level, *asked, *more).code == 0
+        said = json.loads((out / "dataset_description.json").read_text())
+        names = [one["Name"] for one in said["GeneratedBy"]]
+        assert names == ["Toy", "participant", "hyperslab", "group"], number
+
+
 def test_who_is_left_out_of_the_group_level(home: Path, programs: Path, tmp_path: Path) -> None:
     """The app is told all others, as it sees the results of all."""
     log = install(programs, "docker")
@@ -256,6 +275,43 @@ def test_the_runtime_that_has_the_image_is_taken(programs: Path, tmp_path: Path)
     assert (found.runtime, found.identity) == ("singularity", "")
     elsewhere = require_usable(Container("far/away:1", "docker"), is_here=False)
     assert elsewhere.identity == ""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "level"), [("docker", "group"), ("apptainer", "group"), ("docker", "both")]
+)
+def test_many_results(runtime: str, level: str, home: Path, programs: Path, tmp_path: Path) -> None:
+    """More names than are mounted one by one: folders are folders, and files are links to all
+    results. What takes the place of a link gets no name, now or later.
+    """
+    log = install(programs, runtime)
+    out = tmp_path / "out"
+    image = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
+    asked = (*image, "--app-arguments", "--pages 120", "--retries", 0)
+    if level == "group":
+        assert bids(home, out, "participant", *asked).code == 0
+    (home / "replaced").write_text("sub-1/made.txt")
+    failed = bids(home, out, level, *asked)
+    told = "the group level has made sub-1/made.txt, which is in"
+    assert (failed.code, told in failed.err) == (1, True), failed
+    (home / "replaced").unlink()
+    more = () if level == "group" else ("--resume",)
+    done = bids(home, out, level, *asked, *more)
+    assert done.code == 0, done
+    mounts = mounted(words_of(log, "run")[-1], RUNTIMES[runtime].mount)
+    assert sorted(mounts) == ["/data", "/hyperslab-results", "/out", "/work"]
+    assert mounts["/hyperslab-results"] == f"{out}:ro"
+    pages = [f"sub-{label}_{number:0200}.html" for label in (1, 10) for number in range(120)]
+    results = [*pages, "sub-1/made.txt", "sub-10/made.txt"]
+    seen = words_of(log, "seen")[-1][2]
+    assert {name: to for name, to in seen.items() if to} == {
+        name: f"/hyperslab-results/{name}" for name in results
+    }
+    assert sorted(seen) == sorted([*results, "sub-1", "sub-10", "dataset_description.json"])
+    made = (path.relative_to(out).as_posix() for path in out.rglob("*.[ht]*") if path.is_file())
+    assert sorted(name for name in made if name[0] != ".") == sorted([*results, "group.txt"])
+    assert (out / "sub-1/made.txt").read_text() == "1"
+    assert not any(path.is_symlink() for path in out.rglob("*"))
 
 
 OTHER = "s390x" if platform.machine() != "s390x" else "amd64"
