@@ -32,7 +32,8 @@ def keep_of_failed(
         place.mkdir(parents=True)
         for name, folder in folders.items():
             if folder.exists():
-                open_folders(folder)
+                with suppress(OSError):  # of somebody else: it may be moved all the same
+                    open_folders(folder)
                 shutil.move(folder, place / name)
     except (OSError, shutil.Error) as error:
         said = f"what it has left cannot be moved to {place}: {error}"

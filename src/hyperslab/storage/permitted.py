@@ -35,7 +35,7 @@ def remove_tree(top: Path) -> None:
     there.
     """
     shutil.rmtree(top, ignore_errors=True)
-    if top.is_dir():
+    if top.is_dir() and not top.is_symlink():
         with suppress(OSError):  # of somebody else: the rest goes
             open_folders(top)
         shutil.rmtree(top, ignore_errors=True)
