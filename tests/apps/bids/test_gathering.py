@@ -101,7 +101,7 @@ def test_what_a_group_level_has_made_is_removed_with_all_others(
     assert call("clean", "--all", out).code == 0
     assert files_of(out) == ["dataset_description.json"]
     assert not (out / "tables").exists()
-    options = Options(engine="serial", report=False)
+    options = Options(engine="serial", report=False, verb="bids")
     assert run_participants(selection, out, template_app(COPY), options).ok
     assert sorted(gathered(selection, out, gather)) == ["tables/all", "x"]
 

@@ -112,7 +112,7 @@ def _path(
 def _part(one: Mapping[str, Any], value: Any, stripped: Iterable[str], is_within: bool) -> str:
     """What stands for an input in a path."""
     several = value if isinstance(value, list) else [value]
-    text = one.get("list-separator", " ").join(map(text_of, several))
+    text = str(one.get("list-separator", " ")).join(map(text_of, several))
     if one.get("type") not in ("File", "String"):
         return text
     for extension in stripped:

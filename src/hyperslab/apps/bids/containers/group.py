@@ -18,6 +18,7 @@ from pathlib import Path
 from hyperslab.apps.bids.containers.participants import name_of
 from hyperslab.apps.bids.containers.runtimes import (
     Container,
+    Mount,
     app_words,
     folders,
     require_mountable,
@@ -124,10 +125,17 @@ def among_results(
         here.write_text(lent, encoding="utf-8")
     words = app_words("group", level.labels)
     with shown(_results(level, directory)) as mounts:
-        own = map(literal, (level.dataset.folder, str(level.private), str(level.work)))
-        yield asked.run_words([*folders(*own), *mounts], str(directory.out), words)
+        yield asked.run_words([*_own(level), *mounts], str(directory.out), words)
     if lent is not None and text_of(here) == lent:  # about which the app has nothing to say
         here.unlink()
+
+
+def _own(level: Level) -> list[Mount]:
+    """What is mounted beside results."""
+    data = literal(level.dataset.folder)
+    own = literal(str(level.private))
+    work = literal(str(level.work))
+    return folders(data, own, work)
 
 
 def _results(level: Level, directory: RunDirectory) -> Results:
