@@ -9,7 +9,6 @@ from pathlib import Path
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import DamagedRecord
 from hyperslab.plan.command import PRIVATE
-from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.recordfile import load_list
 from hyperslab.storage.staging import area
 
@@ -51,6 +50,10 @@ def _sweep_private(
     """Remove what is in the private folders of a submission but for those that are kept, and those
     of tasks that are not among these; None: all are.
     """
+    if not private.is_dir():
+        return
+    from hyperslab.storage.permitted import remove_tree  # which runs without commands do without
+
     if not kept and tasks is None:
         remove_tree(private)
         return
