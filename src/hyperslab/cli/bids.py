@@ -175,7 +175,7 @@ def bids(
         str,
         Opt(
             help="What a task is: a participant with all its sessions, or a session, as always with"
-            " --session-label.",
+            " --session-label but for --container.",
             rich_help_panel=APP,
             **choice(*PER),
         ),
@@ -267,7 +267,7 @@ def bids(
         return run_with_scratch(wanted, options)
     if validate:
         _validate(selection, quiet)
-    contained = _usable(contained, app, invocation, per, level, options)
+    contained = _usable(contained, app, invocation, level, options)
     gather = _gather(selection, out, level, app, group_app, contained)
     if level == GROUP and dry_run:
         return foretell_group(selection, out)
@@ -275,7 +275,7 @@ def bids(
         return _group(selection, out, app, gather, contained, allow_missing, task_timeout, quiet)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
-        chosen = container_app(contained, os.fspath(out))
+        chosen = container_app(contained, os.fspath(out), selection.asked.per)
     then = _then(selection, out, level, app, gather, contained, allow_missing)
     if dry_run:
         return foretell(selection, chosen, out, options, contained)
@@ -351,24 +351,19 @@ def _validate(selection: Selection, quiet: bool) -> None:
 
 
 def _usable(
-    contained: Container | None, app: str, invocation: str, per: str, level: str, options: Options
+    contained: Container | None, app: str, invocation: str, level: str, options: Options
 ) -> Container | None:
     """The container with what is known of its image, where that can be looked at here. Raises
     UsageError.
     """
     if contained is None:
         return None
-    _require_alone(app, invocation, per)
+    _require_alone(app, invocation)
     return require_usable(contained, level == GROUP or run_here(options))
 
 
-def _require_alone(app: str, invocation: str, per: str) -> None:
+def _require_alone(app: str, invocation: str) -> None:
     """Raise UsageError for what does not go with --container."""
-    if per == "session":
-        raise UsageError(
-            "--per session is not for --container: the interface of BIDS Apps has participants"
-            " alone; --session-label shows the app some sessions of each"
-        )
     given = invocation
     if app != BRAIN:
         given = app

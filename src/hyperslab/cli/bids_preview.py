@@ -62,7 +62,8 @@ def mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
 
 
 def _left_out(selection: Selection, app: App) -> Iterator[str]:
-    """What no task works on."""
+    """What no task works on, and what else is not looked at."""
+    yield from app.notes
     if app.needs_images and selection.without_images:
         labels = [unit.label for unit in selection.without_images]
         yield f"left out   {_listed(labels)}: no image that is wanted"

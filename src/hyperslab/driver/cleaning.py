@@ -11,7 +11,7 @@ from typing import Any
 
 from hyperslab.arrays.partition import Partition
 from hyperslab.blocks.writing.part_folders import remove_output, remove_stale
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.manifest import load_manifest
 from hyperslab.driver.replaced import made
 from hyperslab.driver.verification import is_name
@@ -20,6 +20,7 @@ from hyperslab.plan.journal import Tail
 from hyperslab.plan.sinks import block_name
 from hyperslab.plan.task import Outcome
 from hyperslab.storage import replacement
+from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import LEFTOVER, leftovers
 
@@ -53,9 +54,19 @@ def _written(directory: RunDirectory) -> Iterator[str]:
     for folder in directory.submissions():
         for outcome in Tail(folder).poll():
             yield from _names(outcome)
+    yield from _gathered(directory)
     with suppress(DamagedRecord):  # of the blocks of that run, those go of which its journal tells
         for _, plan in directory.plans():
             yield from _planned(plan)
+
+
+def _gathered(directory: RunDirectory) -> list[str]:
+    """Names of what a group level has made beside any run. Raises DamagedRecord."""
+    try:
+        record = load_record(directory.root / GATHERED, "remove it, and the files of that level")
+    except FileNotFoundError:
+        return []
+    return list(record["files"])
 
 
 def _names(outcome: Outcome) -> list[str]:

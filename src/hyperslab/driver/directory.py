@@ -83,6 +83,8 @@ PLAN = "plan.json"
 _PREFIX = "run-"
 "How names of folders of submissions begin."
 LOCK, CLAIMS, LEDGER, CANCEL = "lock", "claims", "calls.json", "cancel"
+GATHERED = "group.json"
+"Record of the files that the group level of a call of its own, or of a container, has made."
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 RunState = Literal["running", "done", "failed", "stopped", "cancelled", "died"]

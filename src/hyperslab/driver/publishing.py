@@ -38,6 +38,7 @@ from hyperslab.plan.delivery import Lost
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Job, Outcome, Task
 from hyperslab.storage import fence, renaming
+from hyperslab.storage.permitted import remove_tree
 from hyperslab.trace import VERIFY, span
 
 _PIECE_NBYTES = 8 * 1024**2
@@ -130,7 +131,7 @@ class Publishing:
         if outcome.ran is None or not outcome.ran.place:
             return
         place = Path(outcome.ran.place)
-        shutil.rmtree(place, ignore_errors=True)
+        remove_tree(place)
         if place.parent.name == PRIVATE and place.parent != self._private:
             with suppress(OSError):  # it holds more
                 place.parent.rmdir()

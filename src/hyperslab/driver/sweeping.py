@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Container, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -51,14 +50,18 @@ def _sweep_private(
     """Remove what is in the private folders of a submission but for those that are kept, and those
     of tasks that are not among these; None: all are.
     """
+    if not private.is_dir():
+        return
+    from hyperslab.storage.permitted import remove_tree  # which runs without commands do without
+
     if not kept and tasks is None:
-        shutil.rmtree(private, ignore_errors=True)
+        remove_tree(private)
         return
     for place in private.absolute().glob("*"):
         if place in kept or not _is_of(tasks, place):
             continue
         if place.is_dir():
-            shutil.rmtree(place, ignore_errors=True)
+            remove_tree(place)
         else:
             place.unlink(missing_ok=True)
     with suppress(OSError):  # it is gone, or holds more

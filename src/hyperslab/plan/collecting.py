@@ -4,6 +4,7 @@
 - links to folders, and empty folders, are left out, and the command's log says so; so are absolute
   links of a command that sees other files than tasks do, as in a container
 - any other link, and what is no file, makes the task fail
+- folders that may not be listed or changed are opened first, as nothing in them could be named
 
 Held by tests/apps/commands/test_command_links.py.
 """
@@ -21,6 +22,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.machine.spawner import Ended
 from hyperslab.plan.failing import CommandFailed
 from hyperslab.storage import renaming
+from hyperslab.storage.permitted import open_folders
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.trace import span
 
@@ -37,6 +39,7 @@ def collected(
     on. `mounted` is that of CommandTask. Raises CommandFailed for what is no file.
     """
     with span("write") as mark:
+        _open(out)
         found = []
         for top, folders, names in os.walk(out):
             folders.sort()
@@ -50,6 +53,20 @@ def collected(
                     renaming.synchronise(path)
                 mark.nbytes += found[-1].nbytes
     return tuple(found)
+
+
+def _open(out: Path) -> None:
+    """Open all folders. Raises CommandFailed for one of somebody else."""
+    try:
+        open_folders(out)
+    except OSError as error:
+        raise CommandFailed(
+            "NoFolder",
+            f"it has left a folder in {{out}} that cannot be opened ({error.strerror}:"
+            f" {error.filename}): let it write as this user",
+            "",
+            permanent=True,
+        ) from error
 
 
 def tell_left_out(out: Path, ended: Ended) -> int:

@@ -55,12 +55,14 @@ class CommandTask:
     has changed.
     """
     outputs: tuple[str, ...] = ()
-    """Names below the output directory, with '/' between folders, that it makes for certain: it
-    fails without them, and no two tasks may share one. It may make others, too.
+    """Names below the output directory, with '/' between folders, that it makes for certain, of
+    files or of folders with files: it fails without them, and no two tasks may share one. It may
+    make others, too.
     """
     stem: str = ""
-    """What the names of its own files have in them as a whole word, such as sub-01. Other files may
-    be made by several tasks, of which those of the first one stay. '': all are its own.
+    """What the names of its own files have in them as a whole word, such as sub-01, or as several
+    ones, such as sub-01_ses-2. Other files may be made by several tasks, of which those of the
+    first one stay. '': all are its own.
     """
     after: tuple[str, ...] = ()
     """A command that removes what this one leaves outside of its processes, such as a container,
@@ -99,7 +101,7 @@ class CommandTask:
         """Whether no other task may make a file of this name."""
         if not self.stem:
             return True
-        return self.stem in _WORD.findall(name)
+        return set(_WORD.findall(name)).issuperset(_WORD.findall(self.stem))
 
 
 def nothing() -> None:

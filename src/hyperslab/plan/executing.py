@@ -14,12 +14,10 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 import socket
-import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +40,7 @@ from hyperslab.plan.unread import Unread
 from hyperslab.redaction import redact_command
 from hyperslab.storage import fence
 from hyperslab.storage.beside import beside
+from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.staging.area import OUTPUTS, refusal
 from hyperslab.storage.staging.room import Room
 from hyperslab.trace import Phase, note, span
@@ -135,14 +134,14 @@ def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
         is_of_tier = isinstance(error, (CommandFailed, OSError)) and tiers.are_short
         if commands.kept and isinstance(error, CommandFailed) and not is_of_tier:
             keep_of_failed(commands, state, places.name, {"out": places.out, "work": places.work})
-        _remove(places.out)
+        remove_tree(places.out)
         if is_of_tier:
             raise _TierShort from error
         raise
     finally:
-        _remove(places.work)
+        remove_tree(places.work)
         if places.copies is not None:
-            _remove(places.copies)
+            remove_tree(places.copies)
 
 
 def _places(commands: Commands, task: Task, tiers: _Tiers) -> _Places:
@@ -318,19 +317,13 @@ def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
 def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]) -> None:
     """Raise CommandFailed for a command that ended well, and has not made what it was to make."""
     names = {written.path for written in made}
-    missing = [name for name in command.outputs if name not in names]
+    missing = [name for name in command.outputs if not _is_made(name, names)]
     if missing:
         raise without_outputs(command, ended, f"it has not made {missing[0]}")
     if uses((*command.argv, *command.folders), "out") and not made:
         raise without_outputs(command, ended, "it has written nothing to {out}")
 
 
-def _remove(place: Path) -> None:
-    """Remove a folder, also one whose owner has taken permissions away from it."""
-    shutil.rmtree(place, ignore_errors=True)
-    if not os.path.exists(place):
-        return
-    for top, _, _ in os.walk(place):
-        with suppress(OSError):
-            os.chmod(top, stat.S_IRWXU)
-    shutil.rmtree(place, ignore_errors=True)
+def _is_made(name: str, names: Collection[str]) -> bool:
+    """Whether a file of this name was made, or some in a folder."""
+    return name in names or any(each.startswith(f"{name}/") for each in names)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hyperslab.plan.command import LOGS, Commands
 from hyperslab.plan.task import State
+from hyperslab.storage.permitted import open_folders
 
 
 def keep_of_failed(
@@ -31,6 +32,8 @@ def keep_of_failed(
         place.mkdir(parents=True)
         for name, folder in folders.items():
             if folder.exists():
+                with suppress(OSError):  # of somebody else: it may be moved all the same
+                    open_folders(folder)
                 shutil.move(folder, place / name)
     except (OSError, shutil.Error) as error:
         said = f"what it has left cannot be moved to {place}: {error}"

@@ -149,6 +149,7 @@ def test_one_command_needs_no_shell() -> None:
         ("bet 'a", "No closing quotation; check its quotes"),
         ("  ", "give a command, such as 'bet"),
         ("no-such-program {t1w}", "no-such-program is not on PATH"),
+        ("X=1 cp {t1w} {out}", "X=1 sets a variable, which is for a shell: write .env X=1"),
     ],
 )
 def test_what_is_said_of_templates(template: str, sentence: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hyperslab.apps.bids.boutiques import command_words, is_descriptor
+from hyperslab.apps.bids.boutiques import called, is_descriptor
 from hyperslab.errors import FormatError, UsageError
 from tests.apps.bids.datasets import make, t1w
 from tests.system.end_to_end.command import call
@@ -92,17 +92,17 @@ TOOL: dict[str, Any] = {
 def test_words_are_those_of_the_reference(values: dict[str, Any], line: str) -> None:
     """The lines are what `bosh exec simulate` of boutiques 0.5.33 prints."""
     given = {"input": "a.nii", "output": "out", **values}
-    assert command_words(TOOL, given, "tool.json") == line.split()
+    assert called(TOOL, given, "tool.json").words == line.split()
 
 
 def test_values_with_blanks_stay_one_word() -> None:
     given = {"input": "a b.nii", "output": "$x"}
-    assert command_words(TOOL, given, "t")[1:3] == ["a b.nii", "$x_x"]
+    assert called(TOOL, given, "t").words[1:3] == ["a b.nii", "$x_x"]
     shell = {**TOOL, "command-line": "tool [INPUT] | sort > [OUTPUT]"}
-    assert command_words(shell, given, "t") == ["sh", "-c", "tool 'a b.nii' | sort > '$x'"]
+    assert called(shell, given, "t").words == ["sh", "-c", "tool 'a b.nii' | sort > '$x'"]
     given = {"input": "a b{t1w}", "output": "{out}/my {prefix} {{t1w}}"}
     line = "tool 'a b'{t1w} | sort > {out}'/my '{prefix}' {{t1w}}'"
-    assert command_words(shell, given, "t") == ["sh", "-c", line]
+    assert called(shell, given, "t").words == ["sh", "-c", line]
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_values_with_blanks_stay_one_word() -> None:
 )
 def test_what_is_said_of_values(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        command_words(TOOL, {"input": "a", "output": "b", **values}, "tool.json")
+        called(TOOL, {"input": "a", "output": "b", **values}, "tool.json")
 
 
 def test_what_is_no_descriptor() -> None:
     with pytest.raises(FormatError, match="is no Boutiques descriptor"):
-        command_words({"name": "x"}, {}, "tool.json")
+        called({"name": "x"}, {}, "tool.json")
 
 
 def test_what_names_a_descriptor(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,62 @@ def test_images_that_are_not_whole(tmp_path: Path) -> None:
     assert content.fault_of(str(tmp_path / "none")) == "is not there"
 
 
+def chosen(folder: Path, **query: Any) -> list[str]:
+    """Names of the images that a filter file chooses, of the only session of a dataset."""
+    (session,) = sessions(find_datasets(folder)[0].participants[0])
+    path = folder / "filters.json"
+    path.write_text(json.dumps({"t1w": query}))
+    return [os.path.basename(file.path) for file in images(session, read_filters(path)["t1w"])]
+
+
+def test_filters_with_several_suffixes(tmp_path: Path) -> None:
+    make(tmp_path, t1w("1"), *(f"sub-1/anat/sub-1_{name}.nii.gz" for name in ("T2w", "PDw")))
+    make(tmp_path, "sub-1/func/sub-1_task-rest_bold.nii.gz")
+    both = ["sub-1_T1w.nii.gz", "sub-1_T2w.nii.gz"]
+    assert chosen(tmp_path, suffix=["T1w", "T2w"]) == both
+    several = chosen(tmp_path, suffix=["T1w", "bold"], datatype=["anat", "func"])
+    assert several == [both[0], "sub-1_task-rest_bold.nii.gz"]
+
+
+def test_results_that_would_have_one_name(tmp_path: Path) -> None:
+    """Nothing is done, unless the app names its results by the whole name of the image."""
+    home = make(tmp_path / "data", t1w("1"), "sub-1/anat/sub-1_T2w.nii.gz")
+    path = tmp_path / "filters.json"
+    path.write_text('{"t1w": {"suffix": ["T1w", "T2w"]}}')
+    line = ("bids", home, tmp_path / "out", "participant", "--bids-filter-file", path)
+    for app in ("brain", "cp {t1w} {out}/{prefix}_copy.nii.gz"):
+        refused = call(*line, "--app", app, "--engine", "serial")
+        said = "sub-1: results of sub-1_T1w.nii.gz and sub-1_T2w.nii.gz would have the same names"
+        assert (refused.code, said in refused.err) == (2, True), refused
+    done = call(*line, "--app", "cp {t1w} {out}", "--engine", "serial", "--no-report")
+    assert done.code == 0, done
+    assert len(list((tmp_path / "out").glob("sub-1/anat/*"))) == 2
+
+
+def test_filters_that_search(tmp_path: Path) -> None:
+    """As pybids does it, for whatever is said, in upper or lower case; what is not said is what it
+    was.
+    """
+    more = ("", "_acq-mprage", "_acq-MPRAGE2", "_acq-fast")
+    make(tmp_path, *(t1w("1", "", one) for one in more), "sub-1/anat/sub-1_acq-mp_T2w.nii.gz")
+    make(tmp_path, "sub-1/anat/sub-1_acq-mprage_T1w.nii.gz.part")
+    of_two = ["sub-1_acq-MPRAGE2_T1w.nii.gz", "sub-1_acq-mprage_T1w.nii.gz"]
+    assert chosen(tmp_path, regex_search=True, acquisition="^mp") == of_two
+    assert chosen(tmp_path, regex_search=True, acquisition=["2$", "x"]) == of_two[:1]
+    assert chosen(tmp_path, regex_search=False, acquisition="mprage") == of_two[1:]
+    assert len(chosen(tmp_path, regex_search=True, acquisition="^mp", suffix="t[12]w")) == 3
+    assert chosen(tmp_path, regex_search=True, datatype="func") == []
+    assert chosen(tmp_path, regex_search=True, acquisition=None) == ["sub-1_T1w.nii.gz"]
+
+
+def test_records_of_kinds_are_those_of_earlier_versions() -> None:
+    """With another record, results into the same directory would be refused."""
+    assert json.dumps(Kind(("bold",), ("func",), {"run": ("1",)}).record(), sort_keys=True) == (
+        '{"datatype": "func", "entities": {"run": ["1"]}, "extensions": [".nii", ".nii.gz"],'
+        ' "suffix": "bold"}'
+    )
+
+
 def test_filters_choose_by_entities(tmp_path: Path) -> None:
     for more in ("", "_acq-fast", "_run-01", "_run-02", "_run-10"):
         make(tmp_path, t1w("1", "", more))
@@ -215,7 +272,10 @@ def test_what_is_said_of_bad_tables(tmp_path: Path, table: bytes, sentence: str)
         ('{"t1w": {"run": 1,}}', "is no JSON: .* in line 1, column"),
         ("[1]", "give filters by kinds of images"),
         ('{"t1w": {"run": {"a": 1}}}', "t1w: run: give a label, a list of them, or null"),
-        ('{"t1w": {"suffix": 1}}', "suffix has to be a text"),
+        ('{"t1w": {"suffix": 1}}', "suffix: give a text, or a list of them, not 1"),
+        ('{"t1w": {"suffix": []}}', "suffix: give a text, or a list of them, not"),
+        ('{"t1w": {"regex_search": "yes"}}', 'regex_search has to be true or false, not "yes"'),
+        ('{"t1w": {"regex_search": true, "run": "("}}', r"run: '\(' is no regular expression"),
         ('{"t1w": {"sesion": 1}}', r"sesion is no entity of BIDS \(did you mean 'session'\?\)"),
         ('{"t1w": {"run": "Query.NONE"}}', "run: 'Query.NONE' is no label: null wants images"),
     ],

@@ -17,6 +17,7 @@ from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import COPY, call_front, files_of
+from tests.system.end_to_end.command import call
 
 
 def gathered(
@@ -88,6 +89,21 @@ def test_what_ends_badly_leaves_all_as_it_was(
     with pytest.raises(RunStopped, match=sentence):
         gathered(selection, out, f"sh -c '{script}'")
     assert {name: (out / name).read_bytes() for name in files_of(out)} == before
+
+
+def test_what_a_group_level_has_made_is_removed_with_all_others(
+    done: tuple[Selection, Path],
+) -> None:
+    """Another one would take it for a result of a participant."""
+    selection, out = done
+    gather = "sh -c 'mkdir {out}/tables && echo all > {out}/tables/all && echo x > {out}/x'"
+    assert sorted(gathered(selection, out, gather)) == ["tables/all", "x"]
+    assert call("clean", "--all", out).code == 0
+    assert files_of(out) == ["dataset_description.json"]
+    assert not (out / "tables").exists()
+    options = Options(engine="serial", report=False, verb="bids")
+    assert run_participants(selection, out, template_app(COPY), options).ok
+    assert sorted(gathered(selection, out, gather)) == ["tables/all", "x"]
 
 
 def test_participants_without_results(done: tuple[Selection, Path]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.apps.bids.dataset import SUBJECT, File
+from hyperslab.apps.bids.dataset import File
 from hyperslab.apps.bids.description import names_of
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.plan.command import CommandTask
@@ -25,7 +25,7 @@ class Command:
     folder: str
     "Folder below the output directory that is made for what the command writes."
     outputs: tuple[str, ...] = ()
-    "Files below the output directory that it makes for certain."
+    "Files, or folders, below the output directory that it makes for certain."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,11 @@ class App:
     limits: tuple[str, ...] = ()
     "Words of its commands that limit what they may use, as CommandTask has them."
     writes_of_dataset: bool = False
-    """Whether it also writes files that are of no participant, such as a citation of all: those of
-    the first task stay.
+    """Whether it also writes files that are of no unit, such as a citation of all, or the page of a
+    participant of whom it sees a session: those of the first task stay.
     """
+    notes: tuple[str, ...] = ()
+    "Lines that people read beforehand, of what is not done as somebody might expect."
     mounted: str = ""
     "Path by which it knows the folder for what it makes, where it sees other files than tasks do."
 
@@ -66,7 +68,7 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
         inputs = tuple(image.path for image in unit.images)
     stem = ""
     if app.writes_of_dataset:
-        stem = SUBJECT + unit.participant.label
+        stem = unit.stem
     return CommandTask(
         unit.label,
         in_turn(commands),

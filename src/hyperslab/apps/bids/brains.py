@@ -10,7 +10,7 @@ from hyperslab.apps.bids.app import OUT, App, Command, place_of
 from hyperslab.apps.bids.dataset import File
 from hyperslab.apps.bids.description import RAW
 from hyperslab.apps.bids.extraction import FRACTION
-from hyperslab.apps.bids.unit import Unit
+from hyperslab.apps.bids.unit import Unit, require_distinct
 
 
 def brain_app(extractor: str = brain.AUTO, fraction: float = FRACTION) -> App:
@@ -18,6 +18,7 @@ def brain_app(extractor: str = brain.AUTO, fraction: float = FRACTION) -> App:
     which = brain.chosen(extractor)
 
     def commands(unit: Unit, root: str) -> list[Command]:
+        require_distinct(unit)
         return [
             _brain_command(place, image, root, which, fraction)
             for place, image in enumerate(unit.images)

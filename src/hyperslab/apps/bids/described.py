@@ -95,6 +95,19 @@ def describe(directory: RunDirectory, site: str, tell: Tell = unheard) -> None:
         before = now
 
 
+def without_group(directory: RunDirectory, site: str) -> str | None:
+    """The description of the dataset of a site, or '', without what the group level has said; None
+    where there is none.
+    """
+    path = directory.out / site / FILE
+    said = _said(directory, site)[0]
+    known = [(one.speaker, _fields(one)) for one in said if one.speaker != GROUP]
+    others = [(speaker, fields) for speaker, fields in known if fields is not None]
+    if len(known) == len(said) or not others or not path.is_file() or _is_of_others(path):
+        return statements.text_of(path)
+    return _text(merged(others))
+
+
 def _said(directory: RunDirectory, site: str) -> tuple[list[Statement], list[Statement]]:
     description, ignored = names_of(site)
     return _ordered(directory.top, description), _ordered(directory.top, ignored)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.running import Selection
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.blocks.gathering import Tell, unheard
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.errors import RunStopped
 from hyperslab.machine import shortage, spawner
 from hyperslab.machine.spawner import Refused
@@ -37,6 +36,7 @@ from hyperslab.plan.command import CommandTask
 from hyperslab.plan.failing import CommandFailed, after, not_started
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.storage import renaming
+from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.units import show_count
 
@@ -44,8 +44,6 @@ FOLDER = "group"
 "Folder of the group level beside the records of runs: what it writes, and what it prints."
 MADE = "made"
 "Folder in there of what it writes."
-RECORD = "group.json"
-"Record of the files that it has made."
 _ENDS = re.compile("[_.]")
 "What ends the name of a participant in that of a file."
 _REMEDY = "remove it, and the files of the group level"
@@ -93,7 +91,7 @@ def run_group_command(
         if uses(words, "out") and not made:
             raise RunStopped(f"the group level has written nothing to {{out}}: {words[0]}")
         made = without_statements(selection, made)
-        _require_own(directory, place.recorded, made)
+        require_own(directory, place.recorded.gathered, made)
         conclude(selection, directory, place, made, tell)
     return made
 
@@ -212,15 +210,23 @@ def _stems(home: Path) -> set[str]:
 
 @contextmanager
 def private(directory: RunDirectory) -> Iterator[Path]:
-    """An empty folder, which is removed however the block ends."""
+    """An empty folder, which is removed however the block ends. Raises RunStopped where that of an
+    earlier one cannot be.
+    """
     place = directory.root / FOLDER
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
+    remove_tree(place)
+    try:
+        place.mkdir(parents=True)
+    except FileExistsError as error:
+        raise RunStopped(
+            f"{place}, of an earlier group level, cannot be removed: remove it, as its owner or as"
+            " root"
+        ) from error
     try:
         yield place
     finally:
         spawner.end()
-        shutil.rmtree(place, ignore_errors=True)
+        remove_tree(place)
 
 
 def execute(
@@ -269,7 +275,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 def earlier(directory: RunDirectory) -> set[str]:
     """Names of what an earlier group level has made."""
     try:
-        record = load_record(directory.root / RECORD, _REMEDY)
+        record = load_record(directory.root / GATHERED, _REMEDY)
     except FileNotFoundError:
         return set()
     return set(record["files"])
@@ -289,17 +295,19 @@ def give_names(directory: RunDirectory, place: Place, made: Sequence[str]) -> No
         (directory.out / name).unlink(missing_ok=True)
     for folder in sorted({(directory.out / name).parent for name in made}):
         renaming.synchronise(folder, only_names=True)
-    save_record(directory.root / RECORD, {"files": sorted(made)})
+    save_record(directory.root / GATHERED, {"files": sorted(made)})
 
 
 def note_made(directory: RunDirectory, made: Sequence[str]) -> None:
     """Record what a group level is about to give names to, beside what earlier ones have made."""
-    save_record(directory.root / RECORD, {"files": sorted({*earlier(directory), *made})})
+    save_record(directory.root / GATHERED, {"files": sorted({*earlier(directory), *made})})
 
 
-def _require_own(directory: RunDirectory, found: Recorded, names: Iterable[str]) -> None:
-    """Raise RunStopped for files that are there and that no group level has made."""
-    own = {*earlier(directory), *found.gathered}
+def require_own(directory: RunDirectory, gathered: Collection[str], names: Iterable[str]) -> None:
+    """Raise RunStopped for files that are there and that no group level has made; `gathered` are
+    those that group levels of runs have made.
+    """
+    own = {*earlier(directory), *gathered}
     for name in names:
         if name not in own and os.path.lexists(directory.out / name):
             raise RunStopped(

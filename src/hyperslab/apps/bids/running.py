@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -291,7 +291,7 @@ def _template(asked: Asked, app: App) -> str:
     kind = _kind(asked)
     if kind == T1W or not app.needs_images:
         return app.identity
-    return f"{app.identity} of {json.dumps(asdict(kind), sort_keys=True)}"
+    return f"{app.identity} of {json.dumps(kind.record(), sort_keys=True)}"
 
 
 def _require_outside(selection: Selection, out: Path) -> None:

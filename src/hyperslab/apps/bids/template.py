@@ -11,12 +11,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from hyperslab.apps.bids.app import OUT, App, Command, place_of
-from hyperslab.apps.bids.unit import Unit
+from hyperslab.apps.bids.unit import Unit, require_distinct
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.words import words_of
-from hyperslab.plan.placeholders import script_place
+from hyperslab.plan.placeholders import filled, script_place
 
 GROUP_APP = "--group-app"
 IMAGE, PREFIX = "t1w", "prefix"
@@ -27,6 +28,7 @@ RESULTS = "results"
 OF_GROUP = (RESULTS, "bids_dir", "out", "work")
 _OF_PATHS = ("bids_dir", "site", RESULTS)
 _NAME = "[a-z][a-z0-9_]*"
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\{{({_NAME})\}}")
 
 
@@ -39,15 +41,35 @@ def template_app(template: str) -> App:
     return words_app(words, {"Name": os.path.basename(words[0]), "Description": template})
 
 
-def words_app(words: Sequence[str], about: Mapping[str, str], files: tuple[str, ...] = ()) -> App:
-    """A command by its words; `about` names and describes it. Raises UsageError."""
+def words_app(
+    words: Sequence[str],
+    about: Mapping[str, str],
+    files: tuple[str, ...] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+    outputs: Sequence[str] = (),
+) -> App:
+    """A command by its words, with variables that it finds, and files or folders below {out} that
+    it makes for certain; `about` names and describes it. Raises UsageError.
+    """
     _require_program("--app", words[0])
-    named = _named("--app", words, PLACEHOLDERS)
+    named = _named("--app", (*words, *environment.values()), PLACEHOLDERS)
+
+    def of_place(unit: Unit, root: str, place: int | None) -> Command:
+        values = _values(unit, root, place)
+        argv = _substituted(words, values)
+        if environment:
+            variables = [f"{name}={value}" for name, value in environment.items()]
+            argv = ("env", *_substituted(variables, values), *argv)
+        folder = values["out"].removeprefix(f"{OUT}/")
+        made = (os.path.join(folder, name) for name in _substituted(outputs, values))
+        return Command(argv, folder, tuple(filled(tuple(made), {}, ())))
 
     def commands(unit: Unit, root: str) -> list[Command]:
         if IMAGE not in named:
-            return [_filled(words, unit, root)]
-        return [_filled(words, unit, root, place) for place in range(len(unit.images))]
+            return [of_place(unit, root, None)]
+        if PREFIX in named:
+            require_distinct(unit)
+        return [of_place(unit, root, place) for place in range(len(unit.images))]
 
     return App(about["Name"], commands, about["Description"], (about,), IMAGE in named, files)
 
@@ -83,12 +105,16 @@ def _named(flag: str, words: Sequence[str], known: Sequence[str]) -> set[str]:
 
 
 def _require_program(flag: str, name: str) -> None:
+    if _VARIABLE.match(name):
+        raise UsageError(
+            f"{flag}: {name} sets a variable, which is for a shell: write 'env {name} ...'"
+        )
     if shutil.which(name) is None and not _PLACEHOLDER.search(name):
         raise UsageError(f"{flag}: {name} is not on PATH: install it, or give its path")
 
 
-def _filled(words: Sequence[str], unit: Unit, root: str, place: int | None = None) -> Command:
-    """The command of a template for a unit, or for one of its images."""
+def _values(unit: Unit, root: str, place: int | None) -> dict[str, str]:
+    """What stands for the placeholders of a template for a unit, or for one of its images."""
     folder = unit.folder
     prefix = unit.stem
     if place is not None:
@@ -97,7 +123,7 @@ def _filled(words: Sequence[str], unit: Unit, root: str, place: int | None = Non
         prefix = os.path.basename(image.path).removesuffix(
             f"_{image.name.suffix}{image.name.extension}"
         )
-    values = {
+    return {
         IMAGE: f"{{input[{place}]}}",
         PREFIX: prefix,
         "participant": unit.participant.label,
@@ -106,7 +132,6 @@ def _filled(words: Sequence[str], unit: Unit, root: str, place: int | None = Non
         "bids_dir": os.path.join(root, unit.participant.site).rstrip("/"),
         "out": f"{OUT}/{folder}",
     }
-    return Command(_substituted(words, values), folder)
 
 
 def _substituted(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -63,6 +63,23 @@ def units(
         yield Unit(participant, "", together)
 
 
+def require_distinct(unit: Unit) -> None:
+    """Raise UsageError for two images whose names differ in their suffix alone, as those may that a
+    filter file chooses: results that are named without it would replace each other.
+    """
+    by_stem: dict[str, str] = {}
+    for image in unit.images:
+        name = image.name
+        stem = image.path.removesuffix(f"{name.suffix}{name.extension}")
+        if stem in by_stem:
+            raise UsageError(
+                f"{unit.label}: results of {by_stem[stem]} and {os.path.basename(image.path)} would"
+                " have the same names: let the filter file choose one suffix, and give each an"
+                " OUT_DIR of its own"
+            )
+        by_stem[stem] = os.path.basename(image.path)
+
+
 def require_content(several: Sequence[Unit], needs_images: bool = True) -> list[str]:
     """Raise UsageError, with the command that fetches them, for images that are only links.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hyperslab.apps.bids.dataset import (
+    DATATYPES,
     SESSION,
     SUBJECT,
     Dataset,
@@ -25,7 +27,9 @@ from hyperslab.errors import FormatError, UsageError, suggest
 IMAGES = (".nii", ".nii.gz")
 ANY = "*"
 "What a filter file says for any label."
-_EXTENSION = "extension"
+_SUFFIX, _DATATYPE, _EXTENSION = "suffix", "datatype", "extension"
+_SEARCH = "regex_search"
+"What filter files say of all their labels, as pybids has it: they are searched for."
 _NAMED = 3
 
 
@@ -33,14 +37,27 @@ _NAMED = 3
 class Kind:
     """A kind of images, such as T1w, and what narrows it down."""
 
-    suffix: str = "T1w"
-    datatype: str = "anat"
+    suffixes: tuple[str, ...] = ("T1w",)
+    datatypes: tuple[str, ...] = ("anat",)
     entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Labels of which one is wanted, or ANY, by the short form of their entity; () wants images
     without the entity.
     """
     extensions: tuple[str, ...] = IMAGES
     "Ends of the names of images, one of which is wanted."
+    is_search: bool = False
+    """Whether all of these are regular expressions that are searched for, in upper or lower case,
+    as pybids does it (`regexp` in its bids/layout/db.py).
+    """
+
+    def record(self) -> dict[str, Any]:
+        """What records say of it, as they did when there was one suffix and one datatype."""
+        said: dict[str, Any] = {"entities": self.entities, "extensions": self.extensions}
+        for name, several in ((_SUFFIX, self.suffixes), (_DATATYPE, self.datatypes)):
+            said[name] = several[0] if len(several) == 1 else several
+        if self.is_search:
+            said[_SEARCH] = True
+        return said
 
 
 T1W = Kind()
@@ -92,8 +109,8 @@ def images(session: Session, kind: Kind = T1W) -> list[File]:
     """Images of a kind in a session. Raises FormatError for two files that are the same image."""
     found = [
         file
-        for file in files(session, (kind.datatype,), (kind.suffix,))
-        if file.name.extension in kind.extensions and is_of(kind, file)
+        for file in _of_kind(session, kind)
+        if _is_one(kind, kind.extensions, file.name.extension) and is_of(kind, file)
     ]
     stems: dict[str, File] = {}
     for file in found:
@@ -107,6 +124,24 @@ def images(session: Session, kind: Kind = T1W) -> list[File]:
     return found
 
 
+def _of_kind(session: Session, kind: Kind) -> list[File]:
+    """Files of a session by their datatypes and suffixes."""
+    if not kind.is_search:
+        return files(session, kind.datatypes, kind.suffixes)
+    datatypes = [one for one in DATATYPES if _is_one(kind, kind.datatypes, one)]
+    if not datatypes:
+        return []
+    found = files(session, datatypes)
+    return [file for file in found if _is_one(kind, kind.suffixes, file.name.suffix)]
+
+
+def _is_one(kind: Kind, wanted: Iterable[str], text: str) -> bool:
+    """Whether a text is one of those that are wanted."""
+    if kind.is_search:
+        return any(re.search(one, text, re.IGNORECASE) for one in wanted)
+    return text in wanted
+
+
 def is_of(kind: Kind, file: File) -> bool:
     """Whether the entities of a file are those of a kind."""
     for entity, wanted in kind.entities.items():
@@ -115,7 +150,11 @@ def is_of(kind: Kind, file: File) -> bool:
             return False
         if label is None or ANY in wanted:
             continue
-        if not any(same_label(entity, label, one) for one in wanted):
+        if kind.is_search:
+            is_wanted = _is_one(kind, wanted, label)
+        else:
+            is_wanted = any(same_label(entity, label, one) for one in wanted)
+        if not is_wanted:
             return False
     return True
 
@@ -124,7 +163,8 @@ def read_filters(path: str | os.PathLike[str]) -> dict[str, Kind]:
     """Kinds of images by the names that a filter file gives them in lower case, such as t1w.
 
     The file is JSON as fMRIPrep has it, `{"t1w": {"session": "02", "run": [1, 2]}}`; null wants
-    images without the entity, "*" those with any label of it. Raises UsageError, FormatError.
+    images without the entity, "*" those with any label of it, and with `"regex_search": true` all
+    labels are regular expressions. Raises UsageError, FormatError.
     """
     said = read_json(path)
     if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
@@ -149,37 +189,58 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def _kind(where: str, query: Mapping[str, Any]) -> Kind:
-    own = {"suffix": T1W.suffix, "datatype": T1W.datatype}
-    extensions: tuple[str, ...] = IMAGES
+    is_search = query.get(_SEARCH, False)
+    if not isinstance(is_search, bool):
+        given = json.dumps(is_search)
+        raise FormatError(f"{where}: {_SEARCH} has to be true or false, not {given}")
+    own = {_SUFFIX: T1W.suffixes, _DATATYPE: T1W.datatypes}
+    own[_EXTENSION] = _whole(IMAGES) if is_search else IMAGES
     entities: dict[str, tuple[str, ...]] = {}
     for word, value in query.items():
         place = f"{where}: {word}"
         if word in own:
-            own[word] = _text(place, value)
-        elif word == _EXTENSION:
-            extensions = _values(place, value)
-        else:
-            entities[_entity(where, word)] = _labels(place, value)
-    return Kind(own["suffix"], own["datatype"], entities, extensions)
+            own[word] = _texts(place, value, is_search)
+        elif word != _SEARCH:
+            entities[_entity(where, word)] = _labels(place, value, is_search)
+    return Kind(own[_SUFFIX], own[_DATATYPE], entities, own[_EXTENSION], is_search)
 
 
-def _text(where: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise FormatError(f"{where} has to be a text, not {json.dumps(value)}")
-    return value
+def _whole(texts: Iterable[str]) -> tuple[str, ...]:
+    """Regular expressions that find some texts, and no others."""
+    return tuple(f"^{re.escape(text)}$" for text in texts)
+
+
+def _texts(where: str, value: Any, is_search: bool) -> tuple[str, ...]:
+    several = value if isinstance(value, list) else [value]
+    if not several or not all(isinstance(one, str) for one in several):
+        raise FormatError(f"{where}: give a text, or a list of them, not {json.dumps(value)}")
+    if is_search:
+        _require_expressions(where, several)
+    return tuple(several)
+
+
+def _require_expressions(where: str, texts: Iterable[str]) -> None:
+    for text in texts:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise FormatError(f"{where}: {text!r} is no regular expression: {error}") from error
 
 
 def _entity(where: str, word: str) -> str:
     """The short form of an entity. Raises FormatError for a word that is none of BIDS."""
     entity = ENTITY_OF_WORD.get(word, word)
     if entity not in ENTITIES:
-        known = (*ENTITY_OF_WORD, *ENTITIES, "suffix", "datatype", _EXTENSION)
+        known = (*ENTITY_OF_WORD, *ENTITIES, _SUFFIX, _DATATYPE, _EXTENSION, _SEARCH)
         raise FormatError(f"{where}: {word} is no entity of BIDS{suggest(word, known)}")
     return entity
 
 
-def _labels(where: str, value: Any) -> tuple[str, ...]:
+def _labels(where: str, value: Any, is_search: bool) -> tuple[str, ...]:
     labels = _values(where, value)
+    if is_search:
+        _require_expressions(where, (label for label in labels if label != ANY))
+        return labels
     for label in labels:
         if label != ANY and not is_label(label):
             raise FormatError(

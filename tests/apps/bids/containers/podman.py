@@ -79,7 +79,7 @@ group)
         echo "no group today"
         exit 4
     fi
-    if touch "$2/sub-1/written" 2> /dev/null; then
+    if touch "$2/sub-1/head.txt" 2> /dev/null; then
         echo "results can be written to"
         exit 3
     fi

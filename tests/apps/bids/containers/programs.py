@@ -25,17 +25,43 @@ if words[:2] == ["image", "inspect"]:
 if words[0] == "run":
     mounts = [word.partition("=")[2].split(":") for word in words if word.startswith(({flags}))]
     out = next(here for here, there, *_ in mounts if there == "/out")
+    data = next(here for here, there, *_ in mounts if there == "/data")
     level = words[words.index("/out", words.index("/data")) + 1]
     if level == "participant":
         label = words[words.index("--participant_label") + 1]
         folder = pathlib.Path(out, f"sub-{{label}}")
         folder.mkdir()
         (folder / "made.txt").write_text(label)
+        inner = [there.rpartition("/")[2] for _, there, *_ in mounts if f"sub-{{label}}/" in there]
+        for name in inner:
+            (folder / name).mkdir()
+            (folder / name / "made.txt").write_text(name)
+        if inner:
+            pathlib.Path(out, f"sub-{{label}}.html").write_text(" ".join(inner))
+        if "--pages" in words:
+            for number in range(int(words[words.index("--pages") + 1])):
+                pathlib.Path(out, f"sub-{{label}}_{{number:0200}}.html").write_text(label)
     else:
+        seen = {{}}
+        for path in sorted(pathlib.Path(out).rglob("*")):
+            seen[str(path.relative_to(out))] = path.is_symlink() and os.readlink(path)
+        with open({log!r}, "a") as log:
+            log.write(json.dumps([out, "seen", seen]) + "\\n")
         pathlib.Path(out, "group.txt").write_text("all")
+        replaced = pathlib.Path(data, "replaced")
+        if replaced.exists():
+            doomed = pathlib.Path(out, replaced.read_text())
+            doomed.unlink()
+            doomed.write_text("of the group")
     maker = [{{"Name": "Toy", "Version": "1.2"}}, {{"Name": level}}]
     said = json.dumps({{"Name": "of the app", "GeneratedBy": maker}})
-    (pathlib.Path(out) / "dataset_description.json").write_text(said)
+    description = pathlib.Path(out, "dataset_description.json")
+    if pathlib.Path(data, "once").exists() and level == "group":
+        there = json.loads(description.read_text())
+        if maker[1] not in there["GeneratedBy"]:
+            there["GeneratedBy"].append(maker[1])
+        said = json.dumps(there, indent=2) + "\\n"
+    description.write_text(said)
     (pathlib.Path(out) / ".bidsignore").write_text(level + "\\n")
 """
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hyperslab.apps.bids.containers import shown
 from hyperslab.driver.directory import CLAIMS
 from hyperslab.storage.claims import Claims
 from tests.apps.bids.containers.podman import IMAGE, Podman
@@ -85,6 +86,35 @@ def test_some_sessions_and_links(podman: Podman, tmp_path: Path) -> None:
     assert (out / "sub-1" / "again.txt").read_text() == "a\nc\n"
     told = call("logs", out, "sub-1").out
     assert "left out: sub-1/nothing (a link to what is not here), sub-1/programs (a link" in told
+
+
+def test_each_session_by_itself(podman: Podman, tmp_path: Path) -> None:
+    """An app sees one session, and what it writes of the participant is kept of the first."""
+    home = tmp_path / "data"
+    for session in "ab":
+        make(home, t1w("1", session), content=f"{session}\n".encode())
+    out = tmp_path / "out"
+    done = bids(home, out, "participant", "--per", "session", "--engine", "serial")
+    assert done.code == 0, done
+    told = "sub-1/head.txt of sub-1_ses-b: it differs from that of sub-1_ses-a, which is kept"
+    assert f"not kept   {told}" in done.err
+    assert (out / "sub-1" / "head.txt").read_text() == "a\n"
+    assert "2 of 2 outputs unchanged" in call("verify", out).out
+
+
+def test_many_results(
+    podman: Podman, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As links, which the app reads, and by which it cannot write."""
+    monkeypatch.setattr(shown, "MOST_NBYTES", 0)
+    out = tmp_path / "out"
+    assert bids(home, out, "participant", "--engine", "threads").code == 0
+    for _ in range(2):
+        done = bids(home, out, "group")
+        assert done.code == 0, done
+        assert (out / "group.tsv").read_text() == "head\nhead\n"
+        assert visible(out) == ["dataset_description.json", *OF_GROUP, *RESULTS]
+    assert "4 of 4 outputs unchanged" in call("verify", out).out
 
 
 def test_both_levels_in_one_run(podman: Podman, home: Path, tmp_path: Path) -> None:

@@ -167,6 +167,72 @@ def test_sessions_and_filters(runtime: str, programs: Path, tmp_path: Path) -> N
     assert (out / "group.txt").read_text() == "all"
 
 
+@pytest.mark.parametrize("runtime", ["docker", "apptainer"])
+def test_a_container_for_each_session(runtime: str, programs: Path, tmp_path: Path) -> None:
+    """By one call or several ones; what is done is not done again, and whoever has no sessions is
+    done as a whole. Of files of the participant those of the first session stay, and others are
+    told.
+    """
+    home = make(tmp_path / "data", t1w("1", "a"), t1w("1", "b"), t1w("10"), "sub-1/sub-1_x.tsv")
+    log = install(programs, runtime)
+    out = tmp_path / "out"
+    image = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
+    asked = (*image, "--per", "session", "--resume")
+    first = bids(home, out, "participant", *asked, "--session-label", "a")
+    assert (first.code, "not kept" in first.err) == (0, False), first
+    done = bids(home, out, "participant", *asked)
+    assert done.code == 0, done
+    told = "sub-1.html of sub-1_ses-b: it differs from that of another call, which is kept"
+    assert f"not kept   {told}" in done.err
+    assert "made.txt" not in done.err
+    one, other, whole = words_of(log, "run")
+    seen = [mounted(words, RUNTIMES[runtime].mount) for words in (one, other, whole)]
+    for label, mounts in zip("ab", seen, strict=False):
+        shown = {there: here for there, here in mounts.items() if "/sub-1/" in there}
+        assert shown == {f"/data/sub-1/ses-{label}": f"{home}/sub-1/ses-{label}:ro"}
+        assert mounts["/data/sub-1"] == f"{mounts['/work'].rstrip(':')}/.participant:ro"
+    assert seen[2]["/data/sub-10"] == f"{home}/sub-10:ro"
+    assert [words[words.index("--participant_label") + 1 :] for words in (one, other, whole)] == [
+        ["1"],
+        ["1"],
+        ["10"],
+    ]
+    assert (out / "sub-1.html").read_text() == "ses-a"
+    for label in "ab":
+        assert (out / f"sub-1/ses-{label}/made.txt").read_text() == f"ses-{label}"
+    assert (out / "sub-1/made.txt").read_text() == "1"
+    assert "5 of 5 outputs unchanged" in call("verify", out).out
+    make(home, t1w("1", "b"), content=b"another")
+    assert bids(home, out, "participant", *asked).code == 0
+    again = words_of(log, "run")[3:]
+    (mounts,) = (mounted(words, RUNTIMES[runtime].mount) for words in again)
+    assert "/data/sub-1/ses-b" in mounts
+    assert (out / "sub-1.html").read_text() == "ses-a"
+    refused = bids(home, out, "participant", *image, "--resume")
+    assert (refused.code, "sub-1 is done there by sessions" in refused.err) == (2, True), refused
+    group = bids(home, out, "group", *image, "--per", "session", "--session-label", "a")
+    assert (group.code, "no effect  --session-label" in group.err) == (0, True), group
+
+
+@pytest.mark.parametrize("level", ["group", "both"])
+def test_a_group_level_that_names_itself_once(
+    level: str, home: Path, programs: Path, tmp_path: Path
+) -> None:
+    """However often it runs, it is named; what it finds does not name it."""
+    make(home, "once")
+    install(programs, "docker")
+    out = tmp_path / "out"
+    asked = ("--container", NAME, "--runtime", "docker")
+    assert bids(home, out, "participant", *asked).code == 0
+    for number in range(3):
+        make(home, t1w("1"), content=b"%d" % number)
+        more = () if level == "group" else ("--resume",)
+        assert bids(home, out, level, *asked, *more).code == 0
+        said = json.loads((out / "dataset_description.json").read_text())
+        names = [one["Name"] for one in said["GeneratedBy"]]
+        assert names == ["Toy", "participant", "hyperslab", "group"], number
+
+
 def test_who_is_left_out_of_the_group_level(home: Path, programs: Path, tmp_path: Path) -> None:
     """The app is told all others, as it sees the results of all."""
     log = install(programs, "docker")
@@ -209,6 +275,43 @@ def test_the_runtime_that_has_the_image_is_taken(programs: Path, tmp_path: Path)
     assert (found.runtime, found.identity) == ("singularity", "")
     elsewhere = require_usable(Container("far/away:1", "docker"), is_here=False)
     assert elsewhere.identity == ""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "level"), [("docker", "group"), ("apptainer", "group"), ("docker", "both")]
+)
+def test_many_results(runtime: str, level: str, home: Path, programs: Path, tmp_path: Path) -> None:
+    """More names than are mounted one by one: folders are folders, and files are links to all
+    results. What takes the place of a link gets no name, now or later.
+    """
+    log = install(programs, runtime)
+    out = tmp_path / "out"
+    image = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
+    asked = (*image, "--app-arguments", "--pages 120", "--retries", 0)
+    if level == "group":
+        assert bids(home, out, "participant", *asked).code == 0
+    (home / "replaced").write_text("sub-1/made.txt")
+    failed = bids(home, out, level, *asked)
+    told = "the group level has made sub-1/made.txt, which is in"
+    assert (failed.code, told in failed.err) == (1, True), failed
+    (home / "replaced").unlink()
+    more = () if level == "group" else ("--resume",)
+    done = bids(home, out, level, *asked, *more)
+    assert done.code == 0, done
+    mounts = mounted(words_of(log, "run")[-1], RUNTIMES[runtime].mount)
+    assert sorted(mounts) == ["/data", "/hyperslab-results", "/out", "/work"]
+    assert mounts["/hyperslab-results"] == f"{out}:ro"
+    pages = [f"sub-{label}_{number:0200}.html" for label in (1, 10) for number in range(120)]
+    results = [*pages, "sub-1/made.txt", "sub-10/made.txt"]
+    seen = words_of(log, "seen")[-1][2]
+    assert {name: to for name, to in seen.items() if to} == {
+        name: f"/hyperslab-results/{name}" for name in results
+    }
+    assert sorted(seen) == sorted([*results, "sub-1", "sub-10", "dataset_description.json"])
+    made = (path.relative_to(out).as_posix() for path in out.rglob("*.[ht]*") if path.is_file())
+    assert sorted(name for name in made if name[0] != ".") == sorted([*results, "group.txt"])
+    assert (out / "sub-1/made.txt").read_text() == "1"
+    assert not any(path.is_symlink() for path in out.rglob("*"))
 
 
 OTHER = "s390x" if platform.machine() != "s390x" else "amd64"
@@ -255,7 +358,6 @@ def test_what_is_said_of_runtimes_and_images(
         (("--container", NAME, "--container-cpus", 0), "--container-cpus 0: give a number above 0"),
         (("--container", NAME, "--container-memory", "x"), "--container-memory x: give a positive"),
         (("--container", NAME, "--app-arguments", "'"), "No closing quotation; check its quotes"),
-        (("--container", NAME, "--per", "session"), "--per session is not for --container"),
         (("--container", NAME, "--bids-filter-file", "gone.json"), "gone.json: there is no such"),
         (("--app-arguments", "x"), "--app-arguments is for --container: name an image"),
     ],

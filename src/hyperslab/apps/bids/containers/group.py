@@ -1,7 +1,8 @@
 """The group level of an app in a container: one container for each dataset.
 
 - it sees what the participants have left read-only, and writes to a folder that nobody else sees
-- of the description of the dataset it has a copy, which it may change or write anew, as apps do
+- of the description of the dataset it has a copy, which it may change or write anew, as apps do;
+  what it has said itself at an earlier time is not in it
 
 Held by tests/apps/bids/containers.
 """
@@ -9,8 +10,7 @@ Held by tests/apps/bids/containers.
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,9 @@ from hyperslab.apps.bids.containers.runtimes import (
     folders,
     require_mountable,
 )
+from hyperslab.apps.bids.containers.shown import Results, shown
 from hyperslab.apps.bids.dataset import SUBJECT, Dataset
+from hyperslab.apps.bids.described import without_group
 from hyperslab.apps.bids.description import FILE, names_of
 from hyperslab.apps.bids.gathering import (
     among_complete,
@@ -31,11 +33,14 @@ from hyperslab.apps.bids.gathering import (
     earlier,
     execute,
     files_below,
+    require_own,
 )
 from hyperslab.apps.bids.running import Selection
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.statements import text_of
 from hyperslab.plan.placeholders import literal
+from hyperslab.storage.permitted import open_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ def run_group_in_container(
                 remove = asked.remove_words()
                 execute(words, {"work": work}, directory, work, what, remove, limit_s)
             made += made_by(level, directory)
+        require_own(directory, place.recorded.gathered, made)
         conclude(selection, directory, place, made, tell)
     return made
 
@@ -110,17 +116,32 @@ def among_results(
     level: Level, asked: Container, directory: RunDirectory
 ) -> Iterator[tuple[str, ...]]:
     """The command that runs the container of a level, with the placeholders of commands, and what
-    results are mounted on as long as the block lasts.
+    it finds in its folder as long as the block lasts: results, and a description of the dataset
+    without what an earlier group level has said, as an app may add itself only where it is not.
     """
-    there = _results(level.home, directory)
-    for name in there:
-        _make_place(level.home / name, level.private / name)
-    _lend(level)
+    lent = without_group(directory, level.dataset.site)
+    here = level.private / FILE
+    if lent is not None:
+        here.write_text(lent, encoding="utf-8")
     words = app_words("group", level.labels)
-    yield asked.run_words(_mounts(level, there), str(directory.out), words)
-    for name in there:
-        _remove_place(level.private / name)
-    _take_back(level)
+    with shown(_results(level, directory)) as mounts:
+        yield asked.run_words([*_own(level), *mounts], str(directory.out), words)
+    if lent is not None and text_of(here) == lent:  # about which the app has nothing to say
+        here.unlink()
+
+
+def _own(level: Level) -> list[Mount]:
+    """What is mounted beside results."""
+    data = literal(level.dataset.folder)
+    own = literal(str(level.private))
+    work = literal(str(level.work))
+    return folders(data, own, work)
+
+
+def _results(level: Level, directory: RunDirectory) -> Results:
+    """What the participants of a dataset have left, but for its description."""
+    unseen = [directory.out.absolute() / name for name in earlier(directory)]
+    return Results(level.home, level.private, frozenset((*unseen, level.home / FILE)))
 
 
 def made_by(level: Level, directory: RunDirectory) -> list[str]:
@@ -128,63 +149,10 @@ def made_by(level: Level, directory: RunDirectory) -> list[str]:
     says of the dataset.
     """
     top = level.private
+    open_folders(top)
     made = (path.relative_to(top).as_posix() for path in files_below(top))
     return [_below(directory, level.home / name) for name in made if name not in names_of("")]
 
 
-def _lend(level: Level) -> None:
-    """Have the app find the description of the dataset, as a file of its own."""
-    there = level.home / FILE
-    if there.is_file():
-        shutil.copyfile(there, level.private / FILE)
-
-
-def _take_back(level: Level) -> None:
-    """Remove the description where the app has left it as it was."""
-    there = level.home / FILE
-    here = level.private / FILE
-    if there.is_file() and here.is_file() and here.read_bytes() == there.read_bytes():
-        here.unlink()
-
-
-def _results(home: Path, directory: RunDirectory) -> list[str]:
-    """Names in a folder of what participants have left, but for the description."""
-    before = {*earlier(directory), _below(directory, home / FILE)}
-    visible = [name for name in os.listdir(home) if not name.startswith(".")]
-    return sorted(name for name in visible if _is_left(home / name, directory, before))
-
-
-def _is_left(path: Path, directory: RunDirectory, before: Collection[str]) -> bool:
-    """Whether something is not the work of an earlier group level alone."""
-    if not path.is_dir():
-        return _below(directory, path) not in before
-    files = (one for one in path.rglob("*") if not one.is_dir())
-    return any(_below(directory, one) not in before for one in files)
-
-
 def _below(directory: RunDirectory, path: Path) -> str:
     return path.relative_to(directory.out).as_posix()
-
-
-def _make_place(there: Path, here: Path) -> None:
-    """Make what a result is mounted on."""
-    if there.is_dir():
-        here.mkdir()
-    else:
-        here.touch()
-
-
-def _remove_place(here: Path) -> None:
-    """Remove what a result was mounted on."""
-    if here.is_dir():
-        here.rmdir()
-    else:
-        here.unlink()
-
-
-def _mounts(level: Level, there: Sequence[str]) -> list[Mount]:
-    data = literal(level.dataset.folder)
-    own = literal(str(level.private))
-    work = literal(str(level.work))
-    results = {literal(name): literal(str(level.home / name)) for name in there}
-    return folders(data, own, work, in_out=results)

@@ -21,7 +21,7 @@ from hyperslab.apps.bids.containers.group import (
     made_by,
 )
 from hyperslab.apps.bids.containers.runtimes import Container, require_mountable
-from hyperslab.apps.bids.gathering import note_made, require_results
+from hyperslab.apps.bids.gathering import note_made, require_own, require_results
 from hyperslab.apps.bids.grouping import of_group, with_tuples
 from hyperslab.apps.bids.running import Asked, Selection, select
 from hyperslab.driver.directory import RunDirectory
@@ -75,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
             if done.returncode:
                 return _status(done.returncode)
             names += made_by(level, directory)
+        require_own(directory, (), names)
     except HyperslabError as error:
         print(error, file=sys.stderr)
         return 1

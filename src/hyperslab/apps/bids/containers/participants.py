@@ -1,11 +1,20 @@
-"""The participant level of an app in a container: a container for every participant."""
+"""The participant level of an app in a container: a container for every participant, or for every
+session of one.
+
+- a container sees no session but those that its task is of
+- what has the participant and the session in its name is the task's own; other files, such as
+  sub-01.html, are of all sessions, and the first of them stays
+
+Held by tests/apps/bids/containers.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +24,7 @@ from hyperslab.apps.bids.containers import runtimes
 from hyperslab.apps.bids.containers.images import is_file, remove_left
 from hyperslab.apps.bids.containers.runtimes import Container, Mount, require_mountable
 from hyperslab.apps.bids.dataset import SESSION, SUBJECT
-from hyperslab.apps.bids.unit import Unit
+from hyperslab.apps.bids.unit import Per, Unit
 from hyperslab.apps.commands.running import run_here
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
@@ -31,19 +40,23 @@ _SHOWN = 12
 "Characters of a checksum that tell files apart."
 
 
-def container_app(asked: Container, out: str) -> App:
-    """The app of a container; `out` is the directory that the run writes to. Raises UsageError."""
+def container_app(asked: Container, out: str, per: Per = "participant") -> App:
+    """The app of a container; `out` is the directory that the run writes to. Where a task is a
+    session, it sees that one, whichever are asked for. Raises UsageError.
+    """
     require_mountable(os.path.abspath(out))
+    if per == "session":
+        asked = replace(asked, sessions=())
 
     def commands(unit: Unit, root: str) -> list[Command]:
         words = runtimes.app_words("participant", [unit.participant.label])
-        mounts = _mounts(unit, root, bool(asked.sessions))
+        shown = _shown(unit, asked.sessions)
+        mounts = _mounts(unit, root, bool(shown))
         found = []
         home = literal(unit.participant.site)
         if not asked.facts.takes_files:
             found.append(Command(_IN_SCRATCH, home))
-        if asked.sessions:
-            shown = _sessions(unit, asked.sessions)
+        if shown:
             mounts += _mounts_of_sessions(unit, shown)
             found.append(Command(("mkdir", "-p", "--", *_places_of(shown)), home))
         if asked.filter_file:
@@ -122,23 +135,29 @@ def _version_of(image: str) -> str:
     return os.path.basename(image).partition("@")[0].partition(":")[2]
 
 
-def _sessions(unit: Unit, wanted: Sequence[str]) -> list[str]:
-    """Names of the folders of the sessions of a participant that are wanted, and there."""
+def _shown(unit: Unit, wanted: Sequence[str]) -> dict[str, str]:
+    """Where the sessions are that are to be seen of a participant, by the names of their folders;
+    none where all of the participant is.
+    """
+    if unit.session:
+        require_mountable(unit.session)
+        return {SESSION + unit.session: "{input}"}
     names = [SESSION + label.removeprefix(SESSION) for label in wanted]
-    return [name for name in names if os.path.isdir(os.path.join(unit.participant.folder, name))]
+    there = [name for name in names if os.path.isdir(os.path.join(unit.participant.folder, name))]
+    return {name: f"{{input}}/{name}" for name in there}
 
 
-def _places_of(shown: Sequence[str]) -> list[str]:
+def _places_of(shown: Iterable[str]) -> list[str]:
     """Empty folders that sessions are mounted on, in a folder that takes the participant's
     place.
     """
     return [f"{_PART}/{name}" for name in shown]
 
 
-def _mounts_of_sessions(unit: Unit, shown: Sequence[str]) -> list[Mount]:
+def _mounts_of_sessions(unit: Unit, shown: Mapping[str, str]) -> list[Mount]:
     """A participant of whom some sessions are there, and nothing else."""
     there = f"{runtimes.DATA}/{SUBJECT}{unit.participant.label}"
-    of_sessions = [Mount(f"{{input}}/{name}", f"{there}/{name}") for name in shown]
+    of_sessions = [Mount(here, f"{there}/{name}") for name, here in shown.items()]
     return [Mount(_PART, there), *of_sessions]
 
 

@@ -148,17 +148,12 @@ class Container:
 
 
 def folders(
-    data: str,
-    out: str,
-    work: str,
-    in_data: Mapping[str, str] | None = None,
-    in_out: Mapping[str, str] | None = None,
+    data: str, out: str, work: str, in_data: Mapping[str, str] | None = None
 ) -> list[Mount]:
     """What a container sees: a dataset, a folder for what it makes, its scratch; and in the first
-    two what takes the place of a name, read-only.
+    what takes the place of a name, read-only.
     """
     inner = [Mount(here, f"{DATA}/{name}") for name, here in (in_data or {}).items()]
-    inner += [Mount(here, f"{OUT}/{name}") for name, here in (in_out or {}).items()]
     made = Mount(out, OUT, is_writable=True)
     return [Mount(data, DATA), made, Mount(work, WORK, is_writable=True), *inner]
 

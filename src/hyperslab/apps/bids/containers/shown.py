@@ -1,0 +1,133 @@
+"""Shown: what participants have left, as the container of a group level sees it: read-only.
+
+- names are mounted one by one as long as that makes few words; what an earlier group level has made
+  is not there
+- many would be more than runtimes take. Then folders are made in the container's own, and each file
+  in them is a link to the folder of all results, which is mounted once
+- nothing that the app does reaches a result: what it puts in the place of a link is a file of its
+  own, which gets no name that is taken
+
+Held by tests/apps/bids/containers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.apps.bids.containers.runtimes import OUT, Mount
+from hyperslab.plan.placeholders import literal
+
+ALL = "/hyperslab-results"
+"Folder in a container of all results, to which links lead."
+MOST_NBYTES = 100_000
+"""Length up to which names are mounted one by one, of all words for mounts together. Apptainer and
+Singularity hand them on in one variable (AddProcessEnv of SINGULARITY_BIND, in their launchers),
+for which Linux has 128 KiB (MAX_ARG_STRLEN, execve(2)); all words of a command may have 2 MiB,
+mostly.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Results in a folder, and the folder of a container in which they appear."""
+
+    home: Path
+    "Folder of all results, absolute."
+    private: Path
+    "Folder that the container writes to."
+    unseen: frozenset[Path]
+    "Files in there that are no results of participants."
+
+
+@contextmanager
+def shown(results: Results) -> Iterator[list[Mount]]:
+    """What is mounted for a container that sees results, as long as the block lasts."""
+    names = _names(results)
+    mounts = [_mount(str(results.home / name), f"{OUT}/{name}") for name in names]
+    if sum(len(os.fsencode(one.here + one.there)) for one in mounts) <= MOST_NBYTES:
+        _make_places(results, names)
+        yield mounts
+        _remove_places(results, names)
+        return
+    linked = list(_linked(results, names))
+    for name in linked:
+        _link(results.private / name, name)
+    yield [_mount(str(results.home), ALL)]
+    _unlink(results.private, linked)
+
+
+def _mount(here: str, there: str) -> Mount:
+    return Mount(literal(here), literal(there))
+
+
+def _names(results: Results) -> list[str]:
+    """Names of what participants have left."""
+    visible = [name for name in os.listdir(results.home) if not name.startswith(".")]
+    return sorted(name for name in visible if _is_left(results.home / name, results.unseen))
+
+
+def _is_left(path: Path, unseen: Collection[Path]) -> bool:
+    """Whether something is not the work of an earlier group level alone."""
+    if not path.is_dir():
+        return path not in unseen
+    return any(one not in unseen for one in path.rglob("*") if not one.is_dir())
+
+
+def _make_places(results: Results, names: Sequence[str]) -> None:
+    """Make what results are mounted on."""
+    for name in names:
+        here = results.private / name
+        if (results.home / name).is_dir():
+            here.mkdir()
+        else:
+            here.touch()
+
+
+def _remove_places(results: Results, names: Sequence[str]) -> None:
+    """Remove what results were mounted on."""
+    for name in names:
+        here = results.private / name
+        if here.is_dir():
+            here.rmdir()
+        else:
+            here.unlink()
+
+
+def _linked(results: Results, names: Sequence[str]) -> Iterator[str]:
+    """Names of all files that are to be seen, and of links to folders."""
+    for name in names:
+        path = results.home / name
+        if path.is_symlink() or not path.is_dir():
+            yield name
+            continue
+        for place, folders, files in os.walk(path):
+            inner = [each for each in folders if os.path.islink(os.path.join(place, each))]
+            for each in (*files, *inner):
+                file = Path(place, each)
+                if file not in results.unseen:
+                    yield file.relative_to(results.home).as_posix()
+
+
+def _link(here: Path, name: str) -> None:
+    """Make a link to a result."""
+    try:
+        here.symlink_to(f"{ALL}/{name}")
+    except FileNotFoundError:
+        here.parent.mkdir(parents=True, exist_ok=True)
+        here.symlink_to(f"{ALL}/{name}")
+
+
+def _unlink(private: Path, names: Sequence[str]) -> None:
+    """Remove links that are as they were made, and folders that hold nothing else."""
+    for name in names:
+        with suppress(OSError):  # it is gone, or a file by now
+            if os.readlink(private / name) == f"{ALL}/{name}":
+                (private / name).unlink()
+    folders = {folder for name in names for folder in Path(name).parents if folder.name}
+    for folder in sorted(folders, reverse=True):
+        with suppress(OSError):  # it is gone, or holds what the app has made
+            (private / folder).rmdir()
