@@ -123,7 +123,7 @@ class Watcher(Protocol):
 
     def tell(self, text: str) -> None: ...
     def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None: ...
-    def ended(self, trial: Trial, attempt: Attempt) -> None: ...
+    def ended(self, trial: Trial, attempt: Attempt, record: Record) -> None: ...
     def end(self) -> None: ...
 
 
@@ -252,7 +252,7 @@ def _run_trials(
         attempt = _attempt(experiment, now, record.next_attempt(now), session, means, keep)
         records.append(experiment.directory.record, attempt)
         record = experiment.record()
-        watcher.ended(now, attempt)
+        watcher.ended(now, attempt, record)
     return record
 
 
