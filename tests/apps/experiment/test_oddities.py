@@ -70,3 +70,9 @@ def _level(one: Attempt) -> float:
 def test_what_does_not_vary_is_not_odd(tmp_path: Path) -> None:
     asked = experiment(tmp_path)
     assert list(sentences(results_of(asked.cells, record_of(asked, {}, {})))) == []
+
+
+def test_none_of_two_trials_is_the_odd_one(tmp_path: Path) -> None:
+    two = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 2"))
+    record = record_of(two, {"iterations 2": (1.0, 3.0)}, {})
+    assert not any("much longer" in text for text in sentences(results_of(two.cells, record)))

@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from hyperslab.errors import UsageError
 from hyperslab.report.summary import Summary
 from hyperslab.storage.emulation import program as emulating
 from hyperslab.storage.emulation import registry
+from hyperslab.storage.emulation.removing import remove
 from hyperslab.storage.mounts import mounts
 from tests.campaign import shim
 from tests.campaign.shim import Rule
@@ -233,15 +234,23 @@ def _tiers(out: Path) -> list[registry.Emulation]:
     return [one for one in registry.known() if one.directory.startswith(f"{out}/")]
 
 
-def test_runners_that_are_killed_leave_no_tier_and_no_trial_to_repeat(tmp_path: Path) -> None:
+@pytest.fixture
+def swept(tmp_path: Path) -> Iterator[Path]:
+    """Folder in which no tier stays, also where a test fails."""
+    yield tmp_path
+    for tier in _tiers(tmp_path):
+        remove(tier, by_force=True)
+
+
+def test_runners_that_are_killed_leave_no_tier_and_no_trial_to_repeat(swept: Path) -> None:
     """The tier of the first one ends with it. The program of the second one's tier dies as well, so
     that it stays mounted until the next runner comes. Places are probed, and a trial is warmed up.
     """
     required(_missing_emulation())
-    path = _spec(tmp_path, replicates=2, warm_up=1)
+    path = _spec(swept, replicates=2, warm_up=1)
     text = path.read_text().replace("probe_s = 0\n", "probe_s = 0.5\n")
     path.write_text(text.replace("delay = 0.0\n", 'delay = 0.0\ntier = "slow"\n') + TIER)
-    out = tmp_path / "out"
+    out = swept / "out"
     _kill_with_its_tier(path, out, recorded=2, tier_too=False)
     await_that("the end of a tier without a runner", lambda: not _mounted(out))
     before = list(_record(out).attempts)

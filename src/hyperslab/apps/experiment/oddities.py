@@ -21,6 +21,8 @@ from hyperslab.units import show_count, show_seconds, show_share
 
 NOTHING = 1e-12
 "Sum of squares below which trials do not vary."
+PAIR = 0.5
+"Share of the variance in the deviations of two trials, of which none is the odd one."
 
 
 class Deviation(NamedTuple):
@@ -92,7 +94,8 @@ def _drift(found: Sequence[Deviation], freedom: int) -> Iterator[str]:
 
 def _outliers(found: Sequence[Deviation], freedom: int) -> Iterator[str]:
     squares = sum(one.logarithm**2 for one in found)
-    odd = [one for one in found if _chance(one, squares, freedom) * len(found) <= LEVEL]
+    several = [one for one in found if one.share > PAIR]
+    odd = [one for one in several if _chance(one, squares, freedom) * len(several) <= LEVEL]
     if not odd:
         return
     most = max(odd, key=lambda one: abs(one.logarithm))
