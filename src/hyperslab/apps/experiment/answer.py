@@ -47,19 +47,19 @@ class Answer:
     "A sentence for each comparison with the baseline, with the size of the effect."
     certainty: Sequence[str]
     "Sentences on how far to trust all of it, what is missing first."
-    doubts: Sequence[str] = ()
-    "Sentences among them that say what is missing or went wrong, the worst first."
     expected: Sequence[Expected] = ()
     "What the model says of each cell."
     trends: Trends = field(default_factory=Trends)
     phases: Sequence[CellPhases] = ()
     "Phases of the tasks of each cell."
-    costs: Sequence[Cost] = ()
-    "What engines cost beside what tasks do."
     places: Mapping[str, Known] = field(default_factory=dict)
     "What is known of where trials read and write, by path."
     looks: Sequence[int] = ()
     "Numbers of replicates at which answers were given, this one included."
+    costs: Sequence[Cost] = ()
+    "What engines cost beside what tasks do."
+    doubts: Sequence[str] = ()
+    "Sentences of the certainty that say what is missing or went wrong, the worst first."
 
 
 def answer_of(experiment: Experiment, record: Record) -> Answer:
