@@ -1,6 +1,4 @@
-"""`hyperslab experiment list`, `plan`, `run`, `resume` and `report`: factors varied around a
-baseline.
-"""
+"""`hyperslab experiment plan`, `run`, `resume` and `report`: factors varied around a baseline."""
 
 from __future__ import annotations
 
@@ -11,11 +9,12 @@ import typer
 
 from hyperslab.apps.experiment import looks, runner
 from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.attempts import write_attempts
 from hyperslab.apps.experiment.design import chosen
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.estimate import require_space
-from hyperslab.apps.experiment.factors import FACTORS, load_factors, load_installed_factors
 from hyperslab.apps.experiment.figures import write_figures
+from hyperslab.apps.experiment.missing import require_engines
 from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
@@ -23,6 +22,7 @@ from hyperslab.apps.experiment.shipped import SUFFIX, find, shipped
 from hyperslab.apps.experiment.slips import require_sound
 from hyperslab.cli import document, trials
 from hyperslab.cli.flags import Json
+from hyperslab.cli.listing import Factors, list_
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.errors import UsageError, suggest
 
@@ -39,9 +39,6 @@ Spec = Annotated[
 ]
 Scale = Annotated[
     str | None, Opt(help="Scale of the spec, such as smoke or laptop; its first one by default.")
-]
-Factors = Annotated[
-    list[Path], Opt("--factors", help="Python file that registers factors; may be repeated.")
 ]
 Tiers = Annotated[
     list[str],
@@ -90,25 +87,6 @@ def experiment(
     return list_()
 
 
-def list_(factors: Factors = [], json: Json = False) -> int:  # noqa: B006
-    """List the shipped specs with their scales, and the factors that a spec can name."""
-    load_installed_factors()
-    for path in factors:
-        load_factors(path.absolute())
-    specs = shipped()
-    if json:
-        document.say(
-            {
-                "specs": [{"name": one.name, "scales": one.scales} for one in specs],
-                "factors": [{"name": one.name, "about": one.about} for one in FACTORS.values()],
-            }
-        )
-        return 0
-    for line in trials.catalogue(specs):
-        typer.echo(line)
-    return 0
-
-
 def plan(
     spec: Spec,
     scale: Scale = None,
@@ -126,7 +104,7 @@ def plan(
     Exit status 2 where the space is too small.
     """
     asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates)
-    _require_sound(asked)
+    _require_sound(asked, wish)
     planned = trials.planned(asked, wish)
     if json:
         document.say(planned)
@@ -151,9 +129,9 @@ def run(
 ) -> int:
     """Run the trials of SPEC, and say what they mean. Exit status 1 when trials failed."""
     asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates)
-    _require_sound(asked)
+    _require_sound(asked, wish)
     _tell_plan(asked, wish, quiet or json)
-    with trials.watching(quiet) as watcher:
+    with trials.watching(asked, quiet) as watcher:
         record = runner.begin(asked, wish, watcher)
     return _tell(asked, record, quiet, json)
 
@@ -178,8 +156,9 @@ def resume(
     """
     asked, wish = _asked(spec, scale, only, factors, tier, out, keep, replicates, retry_failed)
     asked.directory.require_unchanged(asked.loaded)
+    _require_sound(asked, wish)
     _tell_plan(asked, wish, quiet or json)
-    with trials.watching(quiet) as watcher:
+    with trials.watching(asked, quiet) as watcher:
         record = runner.resume(asked, wish, watcher)
     return _tell(asked, record, quiet, json)
 
@@ -194,13 +173,21 @@ def report(
         Path | None,
         Opt(help="Directory for the answer and all tables as Markdown, and the charts as SVG."),
     ] = None,
+    csv: Annotated[
+        Path | None, Opt(help="File for a line for every attempt at a trial, with its numbers.")
+    ] = None,
+    in_full: Annotated[
+        bool, Opt("--all", help="Print the evidence, all remarks and all makespans, too.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Say what the trials mean that were run so far, and write the page."""
     asked, _ = _asked(spec, scale, (), factors, tier, out, keep=False)
     asked.directory.require_unchanged(asked.loaded)
     record = asked.record()
-    _tell(asked, record, quiet=False, json=json)
+    _tell(asked, record, quiet=False, json=json, in_full=in_full)
+    if csv is not None:
+        write_attempts(csv, record)
     if figures is not None:
         for path in write_figures(figures, asked, record, answer_of(asked, record)):
             if not json:
@@ -234,10 +221,14 @@ def _asked(
     return asked, Wish(wanted, keep, retry_failed)
 
 
-def _require_sound(asked: Experiment) -> None:
-    """Raise UsageError for slips of a spec, if nothing has begun with it."""
+def _require_sound(asked: Experiment, wish: Wish) -> None:
+    """Raise UsageError for slips of a spec, if nothing has begun with it, and for engines that
+    trials need which are still to be run, and that cannot run here.
+    """
     if not asked.directory.exists():
         require_sound(asked.loaded, asked.inputs)
+    record = asked.record()
+    require_engines(asked.loaded, [one.cell for one in wish.trials if not record.of(one)])
 
 
 def _begun_with(out: Path, scale: str | None) -> tuple[str, str | None]:
@@ -262,7 +253,7 @@ def _tell_plan(asked: Experiment, wish: Wish, is_silent: bool) -> None:
             typer.echo(line)
 
 
-def _tell(asked: Experiment, record: Record, quiet: bool, json: bool) -> int:
+def _tell(asked: Experiment, record: Record, quiet: bool, json: bool, in_full: bool = False) -> int:
     """Write the page, and say what it means. Returns the exit status."""
     looks.note(asked.directory, record)
     answer = answer_of(asked, record)
@@ -271,7 +262,7 @@ def _tell(asked: Experiment, record: Record, quiet: bool, json: bool) -> int:
         if json:
             document.say(trials.told(asked, record, answer))
         elif not quiet:
-            for line in trials.answer_lines(asked, answer):
+            for line in trials.answer_lines(asked, answer, in_full):
                 typer.echo(line)
         if quiet:
             for line in trials.failure_lines(record):

@@ -9,22 +9,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from hyperslab.apps.experiment import trends
+from hyperslab.apps.experiment import break_even, trends
 from hyperslab.apps.experiment.answer import Answer, makespan_words
-from hyperslab.apps.experiment.design import Key, Trial
+from hyperslab.apps.experiment.comparison import comparisons_of, results_of
+from hyperslab.apps.experiment.design import Cell, Key, Trial
 from hyperslab.apps.experiment.estimate import Space
 from hyperslab.apps.experiment.expectation import Expected
-from hyperslab.apps.experiment.factors import FACTORS, Level
+from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.model import Expectation
 from hyperslab.apps.experiment.phases import kinds_of
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment, Watcher, Wish
-from hyperslab.apps.experiment.shipped import SpecFile
+from hyperslab.apps.experiment.running import so_far
+from hyperslab.apps.experiment.significance import alike_up_to, told_from
 from hyperslab.report.listener import Listener
-from hyperslab.units import show_bytes, show_count, show_list, show_seconds
+from hyperslab.units import show_bytes, show_count, show_list, show_seconds, show_share
 
 MOST_NAMED = 8
 "Numbers of trials that a line names."
+DOUBTS_TOLD = 3
+"Doubts that the end of an experiment tells, of those that its page has."
+SPREAD = 0.05
+"""Standard deviation of makespans between replicates, as a share, by which a plan says what it can
+tell.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,18 @@ class Planned:
     by_cell: Sequence[PlannedCell]
     order: Sequence[PlannedTrial]
     "Trials in the order in which they are run."
+    compared: int
+    "Number of comparisons with the baseline; 0 where times tell nothing."
+    margin: float
+    "Relative difference below which settings count as equivalent."
+    told_from: float | None
+    """Least ratio to the baseline, above 1, that is told in four of five experiments whose
+    makespans vary by 5 %; None of one replicate, or without comparisons.
+    """
+    alike_up_to: float | None
+    """Spread of makespans, as a share, up to which settings that take as long as the baseline are
+    told to be equivalent in four of five experiments; None as above.
+    """
 
 
 def planned(asked: Experiment, wish: Wish) -> Planned:
@@ -84,10 +104,16 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
     before_s = 0.0
     if left:
         before_s = asked.estimator.probing_s(asked.settings(wish.cells))
+    spec = asked.loaded.spec
+    compared = _compared(asked)
+    told = alike = None
+    if compared and spec.replicates > 1:
+        told = told_from(SPREAD, spec.replicates, compared)
+        alike = alike_up_to(spec.margin, spec.replicates, compared)
     return Planned(
         directory=asked.directory.root,
         cells=len(wish.cells),
-        replicates=asked.loaded.spec.replicates,
+        replicates=spec.replicates,
         trials=len(wish.trials),
         done=len(wish.trials) - len(left),
         warm_ups=len(warm_ups),
@@ -100,7 +126,20 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
             PlannedTrial(one.number, one.replicate, one.cell.levels, bool(record.of(one)))
             for one in wish.trials
         ],
+        compared=compared,
+        margin=spec.margin,
+        told_from=told,
+        alike_up_to=alike,
     )
+
+
+def _compared(asked: Experiment) -> int:
+    """Number of comparisons with the baseline, which are decided together."""
+    spec = asked.loaded.spec
+    if not spec.is_timed:
+        return 0
+    found = comparisons_of(results_of(asked.cells, Record()), spec.baseline, spec.margin)
+    return sum(not one.reference.changed for one in found)
 
 
 def _planned_cells(asked: Experiment, wish: Wish, record: Record) -> Iterator[PlannedCell]:
@@ -114,24 +153,6 @@ def _planned_cells(asked: Experiment, wish: Wish, record: Record) -> Iterator[Pl
         seconds = asked.estimator.seconds(cell, record)
         if own:
             yield PlannedCell(cell.name, cell.levels, len(own), done, seconds)
-
-
-def catalogue(specs: Sequence[SpecFile]) -> Iterator[str]:
-    """The shipped specs, and the factors."""
-    for spec in specs:
-        loaded = spec.load(None)
-        yield f"{spec.name}: {loaded.spec.title} (scales {show_list(spec.scales)})"
-        yield f"  {loaded.spec.question}"
-        for scale in spec.scales:
-            asked = Experiment.of(spec.load(scale), Path(spec.name))
-            trials = show_count(len(asked.trials), "trial")
-            total = show_seconds(asked.estimator.left_s(asked.trials, Record()))
-            yield f"  {scale}: {trials}, about {total}"
-    yield ""
-    yield "factors:"
-    width = max(map(len, FACTORS))
-    for one in FACTORS.values():
-        yield f"  {one.name:<{width}}  {one.about}"
 
 
 def plan_lines(asked: Experiment, plan: Planned) -> Iterator[str]:
@@ -151,7 +172,29 @@ def plan_lines(asked: Experiment, plan: Planned) -> Iterator[str]:
         yield f"space      {needed} at {space.path}, {show_bytes(space.free_nbytes)} free"
     if plan.emulated:
         yield f"emulated   {show_list(plan.emulated)} (a real one: --tier {plan.emulated[0]}=DIR)"
+    yield from _telling_lines(plan)
     yield f"directory  {plan.directory}"
+
+
+def _telling_lines(plan: Planned) -> Iterator[str]:
+    """What a design can tell, before anything is known of how its trials vary."""
+    if not plan.compared:
+        return
+    if plan.told_from is None or plan.alike_up_to is None:
+        yield "tells      no difference, as one replicate says nothing of chance"
+        return
+    least = f"{plan.told_from:.3g} x"
+    if plan.told_from < 2:
+        least = show_share(plan.told_from - 1)
+    compared = show_count(plan.compared, "comparison")
+    yield (
+        f"tells      differences from {least} on, where makespans vary by {show_share(SPREAD)}"
+        f" between replicates ({compared} with the baseline)"
+    )
+    yield (
+        f"           equivalence within {show_share(plan.margin)}, where they vary by"
+        f" {show_share(plan.alike_up_to)} or less"
+    )
 
 
 def cell_lines(plan: Planned) -> Iterator[str]:
@@ -164,23 +207,43 @@ def cell_lines(plan: Planned) -> Iterator[str]:
         yield f"  {one.name:<{width}}  {count} of about {show_seconds(one.seconds)}{done}"
 
 
-def answer_lines(asked: Experiment, answer: Answer) -> Iterator[str]:
-    """What an experiment means, for the terminal."""
+def answer_lines(asked: Experiment, answer: Answer, in_full: bool = False) -> Iterator[str]:
+    """What an experiment means, for the terminal: the decision last, with what is most to doubt, so
+    that it does not scroll away; all else before it, where that is asked for.
+    """
+    doubts = list(answer.doubts[:DOUBTS_TOLD])
+    if in_full:
+        yield from _detail_lines(answer)
+        doubts = list(answer.certainty)
     yield ""
     yield "What this means"
     for text in answer.decision:
         yield f"  {text}"
-    yield "Evidence"
-    for text in answer.evidence:
-        yield f"  {text}"
     yield "How sure"
-    for text in answer.certainty:
+    if not answer.doubts:
+        yield "  All trials are done: none failed, was starved or is kept out."
+    for text in doubts:
         yield f"  {text}"
+    if not in_full:
+        yield f"more       {_unsaid(answer)} are in the report, and printed by 'report' with --all"
+    yield f"report     {asked.directory.page}"
+
+
+def _unsaid(answer: Answer) -> str:
+    """What the end of an experiment does not tell, in words."""
+    doubts = show_count(len(answer.certainty) - len(answer.doubts[:DOUBTS_TOLD]), "remark")
+    return f"the evidence, {doubts} on how sure it is and the makespans"
+
+
+def _detail_lines(answer: Answer) -> Iterator[str]:
+    yield ""
     yield "Makespan"
     width = max(len(result.cell.name) for result in answer.results)
     for result in answer.results:
         yield f"  {result.cell.name:<{width}}  {makespan_words(result)}"
-    yield f"report     {asked.directory.page}"
+    yield "Evidence"
+    for text in answer.evidence:
+        yield f"  {text}"
 
 
 def failure_lines(record: Record) -> Iterator[str]:
@@ -242,6 +305,7 @@ def told(asked: Experiment, record: Record, answer: Answer) -> dict[str, Any]:
             }
             for one in answer.phases
         ],
+        "break_even": break_even.told(answer.costs, asked.loaded.spec.margin),
         "trends": trends.told(answer.trends),
         "attempts": record.attempts,
         "sessions": record.sessions,
@@ -278,16 +342,19 @@ def _expectation_told(one: Expectation) -> dict[str, Any]:
 
 
 @contextmanager
-def watching(quiet: bool, stream: TextIO | None = None) -> Iterator[Watcher]:
-    """Who is told how far an experiment is: a bar on a terminal, lines elsewhere."""
+def watching(asked: Experiment, quiet: bool, stream: TextIO | None = None) -> Iterator[Watcher]:
+    """Who is told how far an experiment is, and what it came to so far: a bar on a terminal below
+    the lines of the trials, lines alone elsewhere.
+    """
     stream = stream or sys.stderr
+    baseline = asked.cells[0] if asked.loaded.spec.is_timed else None
     watcher: Watcher
     if quiet or stream is None:  # as it is where it was closed at the start
         watcher = Silent()
     elif stream.isatty():
-        watcher = Bar(stream)
+        watcher = Bar(stream, baseline)
     else:
-        watcher = Lines(stream)
+        watcher = Lines(stream, baseline)
     try:
         yield watcher
     finally:
@@ -303,18 +370,19 @@ class Silent:
     def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None:
         """A trial begins, after so many of so many; those that are left take so long."""
 
-    def ended(self, trial: Trial, attempt: Attempt) -> None:
-        """A trial has ended, and is recorded."""
+    def ended(self, trial: Trial, attempt: Attempt, record: Record) -> None:
+        """A trial has ended, and is in the record."""
 
     def end(self) -> None:
         """No trial follows."""
 
 
 class Lines:
-    """A line for every trial, for logs."""
+    """A line for every trial, for logs; ratios are to the baseline, where there is one."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, baseline: Cell | None) -> None:
         self._stream = Listener(stream)
+        self._baseline = baseline
         self._head = ""
 
     def tell(self, text: str) -> None:
@@ -323,17 +391,19 @@ class Lines:
     def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None:
         self._head = f"{done + 1}/{total}  {_name(trial)}  ({show_seconds(left_s)} left)"
 
-    def ended(self, trial: Trial, attempt: Attempt) -> None:
-        self.tell(f"{self._head}: {how_it_went(attempt)}")
+    def ended(self, trial: Trial, attempt: Attempt, record: Record) -> None:
+        self.tell(f"{self._head}: {how_it_went(attempt)}{_so_far(trial, self._baseline, record)}")
 
     def end(self) -> None:
         self._stream.drain()
 
 
 class Bar:
-    """A live bar with the trial under way and the time left, for terminals."""
+    """A line for every trial, and a live bar with that under way and the time left, for
+    terminals.
+    """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, baseline: Cell | None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -346,6 +416,7 @@ class Bar:
             console=Console(file=cast(TextIO, self._stream)),
             transient=True,
         )
+        self._baseline = baseline
         self._task: Any = None
 
     def tell(self, text: str) -> None:
@@ -359,9 +430,9 @@ class Bar:
         about: dict[str, Any] = {"description": _name(trial), "left": left}
         self._bar.update(self._task, completed=done, total=total, **about)
 
-    def ended(self, trial: Trial, attempt: Attempt) -> None:
-        if attempt.state != "done" or attempt.starved or attempt.rejected:
-            self.tell(f"{_name(trial)}: {how_it_went(attempt)}")
+    def ended(self, trial: Trial, attempt: Attempt, record: Record) -> None:
+        went = how_it_went(attempt)
+        self.tell(f"{_name(trial)}: {went}{_so_far(trial, self._baseline, record)}")
 
     def end(self) -> None:
         self._bar.stop()
@@ -372,6 +443,16 @@ def _name(trial: Trial) -> str:
     if trial.is_warm_up:
         return f"warm-up: {trial.cell.name}"
     return f"trial {trial.number}, replicate {trial.replicate}: {trial.cell.name}"
+
+
+def _so_far(trial: Trial, baseline: Cell | None, record: Record) -> str:
+    """What the cell of a trial has come to so far, as a clause behind how that went; '' where
+    nothing follows yet, and of warm-ups.
+    """
+    if baseline is None or trial.is_warm_up:
+        return ""
+    estimate = so_far(trial.cell, baseline, record)
+    return estimate and f"; so far {estimate}"
 
 
 def how_it_went(attempt: Attempt) -> str:

@@ -106,7 +106,7 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "remove": "emulation:remove",
     },
     "experiment": {
-        "list": "experiment:list_",
+        "list": "listing:list_",
         "plan": "experiment:plan",
         "run": "experiment:run",
         "resume": "experiment:resume",

@@ -115,7 +115,7 @@ def _tell_plan(experiments: Sequence[Experiment], quiet: bool) -> None:
 def _run(experiment: Experiment, quiet: bool) -> Record:
     """Run what is missing of an experiment, also of one that was killed as it began."""
     wish = Wish(experiment.trials, going_on="the same command, with --run,")
-    with trials.watching(quiet) as watcher:
+    with trials.watching(experiment, quiet) as watcher:
         if experiment.directory.exists():
             return runner.resume(experiment, wish, watcher)
         return runner.begin(experiment, wish, watcher)

@@ -79,6 +79,8 @@ class Facts:
     "Whether the workers that it starts without a batch system may be on several hosts."
     ahead: str = ""
     "Where a block is that has its first worker wait for a run, as module:name; empty: nowhere."
+    deployment: str = ""
+    "What runs where it connects to no cluster, as a noun phrase for reports; '': nothing to say."
     start_s: float = 2.0
     "Seconds that a run takes to start and end beside its tasks, on one host, for estimates."
 
@@ -119,6 +121,7 @@ SERIAL = Facts(
     in_caller=True,
     is_light=True,
     no_time_limit="this process cannot stop its own function",
+    deployment="one process, one task after the other",
 )
 THREADS = Facts(
     "hyperslab.engines.threads:Threads",
@@ -126,10 +129,12 @@ THREADS = Facts(
     in_caller=True,
     is_light=True,
     no_time_limit="a thread cannot be stopped from outside",
+    deployment="threads of one process",
 )
 PROCESSES = Facts(
     "hyperslab.engines.pool.processes:Processes",
     is_light=True,
+    deployment="a pool of worker processes on one host, which stay for the whole run",
     ahead="hyperslab.engines.pool.ahead:waiting",
 )
 DASK_BAG = Facts(
@@ -144,6 +149,10 @@ DASK_BAG = Facts(
     own_record="Dask's task stream",
     records_messages=True,
     probes_links=True,
+    deployment=(
+        "a cluster of its own on one host (LocalCluster): a scheduler, and workers with their"
+        " nannies, processes that stay for the whole run"
+    ),
     start_s=4.0,
 )
 SPARK = Facts(
@@ -162,6 +171,11 @@ SPARK = Facts(
     ),
     own_record="Spark's event log",
     records_messages=True,
+    deployment=(
+        "local[N] on one host, N its slots: driver and executor are one Java process with the"
+        " memory of spark.driver.memory (1 GiB, unless spark-defaults.conf says otherwise), and"
+        " each core has a Python process that is used again (spark.python.worker.reuse)"
+    ),
     start_s=12.0,
 )
 SLURM = Facts(
@@ -169,6 +183,7 @@ SLURM = Facts(
     no_time_limit="a job of Slurm has one for all its tasks (--slurm-option time=...)",
     batch_system="Slurm",
     own_record="Slurm's times of its jobs",
+    deployment="jobs of Slurm, each an interpreter of its own",
     gives_scratch=True,
     start_s=6.0,
 )
@@ -181,6 +196,7 @@ GNU_PARALLEL = Facts(
     connects_to="ssh:HOST[,HOST...] for GNU Parallel",
     own_record="GNU Parallel's joblog",
     gives_scratch=True,
+    deployment="jobs on one host, each a process of its own",
     start_s=2.5,
 )
 MPI = Facts(
@@ -195,6 +211,7 @@ MPI = Facts(
     world="world",
     gives_scratch=True,
     spans_hosts=True,
+    deployment="ranks on one host, which stay for the whole run",
 )
 
 ENGINES: dict[str, Facts] = {

@@ -86,3 +86,63 @@ def test_one_replicate_has_no_intervals(tmp_path: Path) -> None:
     assert "There is one replicate, so that nothing has an interval" in said
     assert "Student's t" not in said
     assert "each interval" not in said
+
+
+def test_a_trial_that_failed_at_first_is_told(tmp_path: Path) -> None:
+    """Also once it was done; one that failed as it was starved is none."""
+    asked = experiment(tmp_path)
+    record = record_of(asked, {}, {})
+
+    def failed(one: Attempt) -> Attempt:
+        return dataclasses.replace(one, state="failed", reason="no room")
+
+    def same(one: Attempt) -> Attempt:
+        return one
+
+    told = "1 trial failed at first, such as trial 1 (no room), and was done when tried again"
+    assert told in _said(asked, _with_first(record, failed, same))
+    assert "at first" not in _said(asked, _with_first(record, failed, failed))
+    assert "at first" not in _said(asked, _with_first(record, _failed, same))
+    assert "at first" not in _said(asked, record)
+
+
+def test_doubts_are_those_remarks_that_say_what_went_wrong(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    record = record_of(asked, {}, {})
+    answer = answer_of(asked, record)
+    assert answer.doubts == []
+    assert answer.certainty
+    damaged = dataclasses.replace(_with_first(record, _failed), damaged=1)
+    answer = answer_of(asked, damaged)
+    assert [text.split(" ", 2)[1] for text in answer.doubts] == ["trial", "in"]
+    assert list(answer.certainty[: len(answer.doubts)]) == answer.doubts
+
+
+def test_how_engines_ran_is_told(tmp_path: Path) -> None:
+    """Each once, of trials that were done and of clusters that they had for themselves."""
+    engines = TEXT.replace("delay = [0.01]", 'engine = ["spark", "h5py"]')
+    asked = experiment(tmp_path, engines)
+    said = _said(asked, record_of(asked, {}, {}))
+    assert said.count("serial ran as one process, one task after the other.") == 1
+    assert said.count("spark ran as local[N] on one host") == 1
+    assert "h5py ran" not in said
+    connected = experiment(
+        tmp_path, engines.replace("seed = 7", 'seed = 7\nflags = ["--connect", "spark://a:7077"]')
+    )
+    assert " ran as " not in _said(connected, record_of(connected, {}, {}))
+    assert " ran as " not in _said(asked, Record())
+
+
+def test_cells_with_more_slots_than_processors_are_told(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    record = record_of(asked, {}, {"processors": 2})
+
+    def slots(one: Attempt) -> Attempt:
+        number = 4.0 if one.levels["iterations"] == 2 else 2.0
+        return dataclasses.replace(one, numbers={**one.numbers, "slots": number})
+
+    attempts = list(map(slots, record.attempts))
+    crowded = Record(record.sessions, attempts, 0, {one.number: [one] for one in attempts})
+    said = _said(asked, crowded)
+    assert "More slots than processors: iterations 2 (4 on 2). What their tasks compute" in said
+    assert "More slots" not in _said(asked, record)

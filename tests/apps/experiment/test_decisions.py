@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.record import Record
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 CROSSED = TEXT.replace("[vary]\niterations = [2]\n", "[grid]\niterations = [2]\n[vary]\n")
 ALONE = TEXT.replace("[vary]\niterations = [2]\ndelay = [0.01]\n", "")
 BOTH = "iterations 2, delay 0.01"
+ENGINES = TEXT.replace("iterations = [2]\ndelay = [0.01]", 'engine = ["threads", "processes"]')
+THREADS, PROCESSES = "engine threads", "engine processes"
 
 
 def _decided(root: Path, seconds: Mapping[str, Sequence[float]], text: str = CROSSED) -> list[str]:
@@ -49,3 +55,66 @@ def test_a_spec_that_varies_nothing_says_so(tmp_path: Path) -> None:
     assert _decided(tmp_path, {}, ALONE) == [
         "Nothing is varied: there is one cell, and no other one to compare it with."
     ]
+
+
+FAST, SLOW, ALIKE = (0.5, 0.505, 0.495), (2.0, 2.02, 1.98), (1.0, 1.005, 0.995)
+NOISE = (0.7, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("threads", "processes", "said"),
+    [
+        (
+            SLOW,
+            SLOW,
+            "choose serial; threads and processes are slower than serial (1.00 s): ",
+        ),
+        (SLOW, (3.0, 3.03, 2.97), "threads 2.00 x (1.95 to 2.05), 2.00 s, processes 3.00 x (2.93"),
+        (FAST, SLOW, "choose threads; threads is faster than serial (1.00 s): 0.50 x (0.488 to"),
+        (FAST, (0.4, 0.4, 0.4), "choose processes, the fastest by its mean; threads and processes"),
+        (SLOW, ALIKE, "choose serial or processes; processes and serial are equivalent"),
+        (ALIKE, ALIKE, "choose serial, threads or processes; threads and processes and serial"),
+        (SLOW, NOISE, "choose serial, as far as is told; threads is slower than serial (1.00 s)"),
+    ],
+)
+def test_a_decision_chooses_as_far_as_is_told(
+    threads: Sequence[float], processes: Sequence[float], said: str, tmp_path: Path
+) -> None:
+    (found,) = _decided(tmp_path, {THREADS: threads, PROCESSES: processes}, ENGINES)
+    assert said in found
+
+
+def test_what_is_open_is_told_with_its_bounds(tmp_path: Path) -> None:
+    """And nothing is chosen where nothing is told; a bound that nobody learns from is none."""
+    noise, wild = (0.9, 1.0, 1.2), (0.1, 1.0, 9.0)
+    (found,) = _decided(tmp_path, {THREADS: noise, PROCESSES: wild}, ENGINES)
+    assert found == (
+        "engine: whether threads and processes differ from serial is open (threads at most 1.47 x"
+        " slower or 1.40 x faster)."
+    )
+
+
+def test_what_is_said_by_the_survivors_of_a_cell_says_so(tmp_path: Path) -> None:
+    """Threads are faster in five of six trials, and fail in one: they are not chosen."""
+    asked = experiment(tmp_path, ENGINES.replace("replicates = 3", "replicates = 6"))
+    record = record_of(asked, {THREADS: FAST}, {})
+
+    def decided(engine: str) -> str:
+        attempts = [
+            dataclasses.replace(one, state="failed", reason="no room")
+            if one.levels["engine"] == engine and one.replicate == 2
+            else one
+            for one in record.attempts
+        ]
+        changed = Record([], attempts, 0, {one.number: [one] for one in attempts})
+        (told,) = answer_of(asked, changed).decision
+        return told
+
+    assert "choose threads" in decided("none")
+    assert "failed" not in decided("none")
+    told = decided("threads")
+    assert "threads is faster than serial" in told
+    assert "; 1 of 6 trials of threads failed, and what is said is by those that were done." in told
+    assert "choose" not in told
+    assert "choose threads" in decided("serial")
+    assert "1 of 6 trials of serial failed" in decided("serial")

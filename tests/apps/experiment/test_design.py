@@ -63,8 +63,8 @@ def test_a_share_of_the_processors_is_told_in_workers(tmp_path: Path) -> None:
     one, two = "0.25x (1 worker)", "1x (2 workers)"
     assert [result.cell.name for result in answer.results][-1] == f"workers {two}"
     assert answer.results[0].cell.shown("workers") == one
-    told = f"workers, at iterations 1: {two} and {one} are equivalent (within 10 %)."
-    assert told in answer.decision
+    alike = f"choose {one} or {two}; {two} and {one} are equivalent (within 10 %)"
+    assert f"workers, at iterations 1: {alike}." in answer.decision
     on_many = results_of(asked.cells, record_of(asked, {}, {"processors": 96}))
     assert on_many[0].cell.shown("workers") == "0.25x (24 workers)"
 

@@ -9,16 +9,22 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.record import Attempt, Record, load
 from hyperslab.apps.experiment.shipped import find
+from hyperslab.errors import UsageError
 from hyperslab.report.summary import Summary
+from hyperslab.storage.emulation import program as emulating
+from hyperslab.storage.emulation import registry
+from hyperslab.storage.emulation.removing import remove
+from hyperslab.storage.mounts import mounts
 from tests.campaign import shim
 from tests.campaign.shim import Rule
 from tests.repetitions import few
@@ -202,6 +208,84 @@ def test_runners_that_are_killed_lose_the_trial_under_way(
     assert not list(out.rglob(".*.partial")), "what runners have left of pages"
 
 
+TIER = """
+[tiers.slow]
+emulate = "throttled"
+bandwidth = "50MB"
+"""
+"A tier that is made for the trials."
+
+
+def _missing_emulation() -> str:
+    """Why no tier can be emulated here."""
+    try:
+        emulating.require_fuse()
+        emulating.PROGRAM.find()
+    except UsageError as why:
+        return str(why)
+    return ""
+
+
+def _mounted(out: Path) -> list[str]:
+    return [one.mount_point for one in mounts() if one.mount_point.startswith(f"{out}/")]
+
+
+def _tiers(out: Path) -> list[registry.Emulation]:
+    return [one for one in registry.known() if one.directory.startswith(f"{out}/")]
+
+
+@pytest.fixture
+def swept(tmp_path: Path) -> Iterator[Path]:
+    """Folder in which no tier stays, also where a test fails."""
+    yield tmp_path
+    for tier in _tiers(tmp_path):
+        remove(tier, by_force=True)
+
+
+def test_runners_that_are_killed_leave_no_tier_and_no_trial_to_repeat(swept: Path) -> None:
+    """The tier of the first one ends with it. The program of the second one's tier dies as well, so
+    that it stays mounted until the next runner comes. Places are probed, and a trial is warmed up.
+    """
+    required(_missing_emulation())
+    path = _spec(swept, replicates=2, warm_up=1)
+    text = path.read_text().replace("probe_s = 0\n", "probe_s = 0.5\n")
+    path.write_text(text.replace("delay = 0.0\n", 'delay = 0.0\ntier = "slow"\n') + TIER)
+    out = swept / "out"
+    _kill_with_its_tier(path, out, recorded=2, tier_too=False)
+    await_that("the end of a tier without a runner", lambda: not _mounted(out))
+    before = list(_record(out).attempts)
+    _kill_with_its_tier(path, out, recorded=len(before) + 1, tier_too=True)
+    assert _mounted(out), "nobody is left who takes it away"
+    done = hyperslab("experiment", "resume", path, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert _mounted(out) == []
+    assert _tiers(out) == []
+    record = _record(out)
+    assert list(record.attempts[: len(before)]) == before
+    assert {one.state for one in record.attempts} == {"done"}
+    numbers = [(one.number, one.attempt) for one in record.attempts]
+    assert numbers == [(0, 1), *((number, 1) for number in range(1, TRIALS + 1))]
+    assert not list(out.rglob("*.nii"))
+
+
+def _kill_with_its_tier(spec: Path, out: Path, recorded: int, tier_too: bool) -> None:
+    """Have a runner go on until so many attempts are recorded, and kill it in the next one."""
+    verb = "resume" if (out / "experiment.json").exists() else "run"
+    with running("experiment", verb, spec, "--out", out) as runner:
+        await_that(
+            "trials on a tier",
+            lambda: len(_record(out).attempts) >= recorded or runner.has_ended,
+        )
+        runner.send(signal.SIGSTOP)
+        (tier,) = _tiers(out)
+        assert tier.pid is not None
+        if tier_too:
+            os.kill(tier.pid, signal.SIGKILL)
+        runner.send(signal.SIGKILL)
+        code, said = runner.wait()
+    assert code == -signal.SIGKILL, said
+
+
 def _whole(out: Path) -> bool:
     """Whether a source that has its name has all of its files."""
     sources = [one for one in out.glob("inputs/*") if not one.name.startswith(".")]
@@ -223,13 +307,23 @@ def _require_all_trials(spec: Path, out: Path) -> None:
         assert Summary.load(folder / "summary.json").tasks >= FILES
 
 
+STUBBORN = (
+    "import os, pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(200)"
+)
+"Process that does not end when it is asked to."
+
+
 def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None:
-    """A trial sleeps beyond its limit, another fails; a changed spec is refused, and so is a second
-    runner; what a record does not hold whole is run again.
+    """A trial waits beyond its limit for a process that ignores SIGTERM, and that ends with it;
+    another one fails; a changed spec is refused, and so is a second runner.
     """
+    stubborn = tmp_path / "stubborn"
     (tmp_path / "mine.py").write_text(
-        "import time\n\ndef work(block, delay=0.0):\n    if delay == 2.0:\n"
-        "        raise ValueError('two is too much')\n    time.sleep(delay)\n    return block\n"
+        "import subprocess, sys\n\ndef work(block, delay=0.0):\n    if delay == 2.0:\n"
+        "        raise ValueError('two is too much')\n    if delay:\n"
+        f"        subprocess.run([sys.executable, '-c', {STUBBORN!r}, {str(stubborn)!r}])\n"
+        "    return block\n"
     )
     spec = _spec(tmp_path, "mine.py:work", limit_s=20.0, delays=(2.0, 200.0))
     out = tmp_path / "out"
@@ -245,6 +339,7 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
     assert by_delay[0.0].state == "done"
     assert by_delay[200.0].state == "too long"
     assert by_delay[200.0].wall_s < 200
+    assert not psutil.pid_exists(int(stubborn.read_text()))
     assert by_delay[2.0].state == "failed"
     assert "two is too much" in by_delay[2.0].reason
     assert "two is too much" in " ".join(map(str, [_told(text)["certainty"]]))
@@ -272,8 +367,9 @@ def test_half_a_line_is_a_trial_that_is_run_again(tmp_path: Path) -> None:
     assert len(numbers) == len(set(numbers)) == 3
     assert "warm-ups" not in done.stdout
     assert "Damaged in the record: 1 line" in done.stdout
-    assert "Not counted: 1 warm-up before the first trial" in done.stdout
-    assert "<td>warm-up 1</td>" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "Not counted: 1 warm-up before the first trial" in page
+    assert "<td>warm-up 1</td>" in page
 
 
 def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from hyperslab.apps.experiment import expectation
+from hyperslab.apps.experiment import break_even, certainty, expectation
 from hyperslab.apps.experiment import phases as reading
 from hyperslab.apps.experiment import trends as growing
-from hyperslab.apps.experiment.certainty import certainty as certainty_of
-from hyperslab.apps.experiment.certainty import emulated
+from hyperslab.apps.experiment.break_even import Cost, costs_of
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
@@ -57,6 +56,10 @@ class Answer:
     "What is known of where trials read and write, by path."
     looks: Sequence[int] = ()
     "Numbers of replicates at which answers were given, this one included."
+    costs: Sequence[Cost] = ()
+    "What engines cost beside what tasks do."
+    doubts: Sequence[str] = ()
+    "Sentences of the certainty that say what is missing or went wrong, the worst first."
 
 
 def answer_of(experiment: Experiment, record: Record) -> Answer:
@@ -76,7 +79,11 @@ def _answer(experiment: Experiment, record: Record, looks: Sequence[int]) -> Ans
     engines = Compared()
     if spec.is_timed:
         engines = Compared.of(results, spec, WITHOUT_START).of_factor("engine")
-    decision = list(_decision(results, spec, comparisons, engines))
+    costs = costs_of(results) if spec.is_timed else []
+    decision = [
+        *_decision(results, spec, comparisons, engines),
+        *break_even.decision(costs, spec.margin),
+    ]
     evidence = [
         _evidence(one, other, spec.replicates)
         for one, other in zip(comparisons.direct, comparisons.together, strict=True)
@@ -88,17 +95,27 @@ def _answer(experiment: Experiment, record: Record, looks: Sequence[int]) -> Ans
     trends = trends_of(results)
     evidence += [
         *expectation.sentences(expected),
+        *break_even.evidence(costs, spec.margin),
         *growing.sentences(trends, spec.margin),
         *reading.sentences(phases),
     ]
     found = comparisons.all
-    certainty = [
-        *certainty_of(experiment, record, [*comparisons.groups, *engines.groups], looks),
-        *emulated(experiment, known),
-        "All of it is about this machine, this source and these versions.",
-    ]
+    doubts = list(certainty.doubts(experiment, record, results, known))
+    groups = [*comparisons.groups, *engines.groups]
+    meaning = certainty.meaning(experiment, record, groups, looks)
     return Answer(
-        results, found, decision, evidence, certainty, expected, trends, phases, known, looks
+        results=results,
+        comparisons=found,
+        decision=decision,
+        evidence=evidence,
+        certainty=[*doubts, *meaning],
+        doubts=doubts,
+        expected=expected,
+        trends=trends,
+        phases=phases,
+        costs=costs,
+        places=known,
+        looks=looks,
     )
 
 

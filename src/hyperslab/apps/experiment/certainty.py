@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from hyperslab.apps.experiment import deployments, oddities
 from hyperslab.apps.experiment.before import impossible
+from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.named import tier_of
 from hyperslab.apps.experiment.places import Known
 from hyperslab.apps.experiment.record import PASSING, Attempt, Record, Session
@@ -17,11 +19,14 @@ from hyperslab.units import show_count, show_list, show_share
 REASONS_TOLD = 3
 
 
-def certainty(
-    experiment: Experiment, record: Record, groups: Sequence[int], looks: Sequence[int]
+def doubts(
+    experiment: Experiment,
+    record: Record,
+    results: Sequence[CellResult],
+    known: Mapping[str, Known],
 ) -> Iterator[str]:
-    """What is missing, what went wrong, and what the intervals mean. `groups` are the numbers of
-    comparisons that are decided together.
+    """What is missing, what went wrong, and what stands for something else, the worst first;
+    `known` is what is known of places, by path.
     """
     counted = record.counted()
     yield from _missing(experiment, record)
@@ -33,17 +38,31 @@ def certainty(
             f"{show_count(len(rejected), 'trial')} kept out of all means and comparisons, such as"
             f" {_named(rejected[0])} ({rejected[0].rejected})."
         )
-    yield from _without_folders(experiment, counted)
-    yield from _warm_ups(record.warm_ups())
-    yield from _laboratories(counted)
-    yield from _preparations(counted)
-    yield from machine_changes(record.sessions)
     if record.damaged:
         yield (
             f"Damaged in the record: {show_count(record.damaged, 'line')}, of which is not known"
             " what stood there."
         )
+    yield from machine_changes(record.sessions)
+    yield from _failed_at_first(record)
+    if experiment.loaded.spec.is_timed and len(set(record.machines().values())) < 2:
+        yield from oddities.sentences(results)
+    yield from _without_folders(experiment, counted)
+    yield from _emulated(experiment, known)
+    yield from _preparations(counted)
+
+
+def meaning(
+    experiment: Experiment, record: Record, groups: Sequence[int], looks: Sequence[int]
+) -> Iterator[str]:
+    """How trials were run, and what intervals and tests mean. `groups` are the numbers of
+    comparisons that are decided together.
+    """
+    yield from _warm_ups(record.warm_ups())
+    yield from deployments.sentences(experiment, record)
+    yield from _laboratories(record.counted())
     yield from _tests(experiment, groups, looks)
+    yield "All of it is about this machine, this source and these versions."
 
 
 def _missing(experiment: Experiment, record: Record) -> Iterator[str]:
@@ -118,7 +137,7 @@ def _tests(experiment: Experiment, groups: Sequence[int], looks: Sequence[int]) 
         )
 
 
-def emulated(experiment: Experiment, known: Mapping[str, Known]) -> Iterator[str]:
+def _emulated(experiment: Experiment, known: Mapping[str, Known]) -> Iterator[str]:
     """Name the tiers that were made: they say so much of real ones, and no more."""
     levels = [cell.levels[name] for cell in experiment.cells for name in cell.emulated]
     named = experiment.loaded.spec.tiers
@@ -155,6 +174,33 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
             "Trials that were ended for their length are in no mean: those of their cells are too"
             " short, where there are any."
         )
+
+
+def _failed_at_first(record: Record) -> Iterator[str]:
+    """Trials that were done when they were tried again, as was asked for, and the first reason."""
+    tried = zip(record.by_trial.values(), record.counted(), strict=True)
+    failed = [
+        next(filter(_went_wrong, attempts))
+        for attempts, best in tried
+        if best.state == "done" and any(map(_went_wrong, attempts))
+    ]
+    if failed:
+        yield (
+            f"{show_count(len(failed), 'trial')} failed at first, such as {_named(failed[0])}"
+            f" ({failed[0].reason}), and {_was(failed)} done when tried again: what fails now and"
+            " then may do so again."
+        )
+
+
+def _went_wrong(attempt: Attempt) -> bool:
+    """Whether an attempt failed that had the processors for itself."""
+    return attempt.state != "done" and not attempt.starved
+
+
+def _was(attempts: Sequence[Attempt]) -> str:
+    if len(attempts) == 1:
+        return "was"
+    return "were"
 
 
 def _warm_ups(made: Sequence[Attempt]) -> Iterator[str]:

@@ -83,6 +83,11 @@ class CellResult:
         return [one for one in self.attempts if one.starved]
 
     @property
+    def failed(self) -> list[Attempt]:
+        """Attempts that failed, though they had the processors."""
+        return [one for one in self.attempts if one.state == "failed" and not one.starved]
+
+    @property
     def too_long(self) -> list[Attempt]:
         """Attempts that were ended for their length, though they had the processors: those that
         were done are the shorter ones.

@@ -53,6 +53,8 @@ class Factor:
     about: str
     "Meaning, in a line."
     apply: Apply
+    is_work: bool = False
+    "Whether its levels are other work, of which nobody chooses the one that takes less time."
 
     def applied(self, setting: Setting, level: Level) -> Setting:
         """The setting that its function makes of a level. Raises ValueError for a level that cannot
@@ -86,13 +88,15 @@ FACTORS: dict[str, Factor] = {}
 "All that are registered, in the order in which they are listed."
 
 
-def factor(name: str, kind: Any, about: str) -> Callable[[Apply], Apply]:
-    """Register a function as a factor. Raises UsageError for a name that is taken."""
+def factor(name: str, kind: Any, about: str, *, is_work: bool = False) -> Callable[[Apply], Apply]:
+    """Register a function as a factor; `is_work` of one whose levels are other work. Raises
+    UsageError for a name that is taken.
+    """
 
     def register(apply: Apply) -> Apply:
         if name in FACTORS:
             raise UsageError(f"factor '{name}': there is one of this name already; choose another")
-        FACTORS[name] = Factor(name, kind, about, apply)
+        FACTORS[name] = Factor(name, kind, about, apply, is_work)
         return apply
 
     return register
@@ -224,7 +228,7 @@ def files(setting: Setting, level: int) -> Setting:
     return setting.with_recipe(files=level)
 
 
-@factor("participants", Count, "Participants of a dataset of made heads.")
+@factor("participants", Count, "Participants of a dataset of made heads.", is_work=True)
 def participants(setting: Setting, level: int) -> Setting:
     """Number of participants of a synthetic source."""
     return setting.with_recipe(files=level)
@@ -242,13 +246,13 @@ def block_shape(setting: Setting, level: str) -> Setting:
     return setting.with_flag("--block-shape", level)
 
 
-@factor("iterations", Count, "Times that 'increment' adds one.")
+@factor("iterations", Count, "Times that 'increment' adds one.", is_work=True)
 def iterations(setting: Setting, level: int) -> Setting:
     """Parameter of increment."""
     return setting.with_param("iterations", level)
 
 
-@factor("delay", Seconds, "Seconds that 'increment' sleeps after each time.")
+@factor("delay", Seconds, "Seconds that 'increment' sleeps after each time.", is_work=True)
 def delay(setting: Setting, level: float) -> Setting:
     """Parameter of increment."""
     return setting.with_param("delay", level)
@@ -260,7 +264,7 @@ def granularity(setting: Setting, level: str) -> Setting:
     return setting.with_flag("--granularity", level)
 
 
-@factor("size", Size, "Size of a synthetic source, such as '2GiB'.")
+@factor("size", Size, "Size of a synthetic source, such as '2GiB'.", is_work=True)
 def size(setting: Setting, level: str) -> Setting:
     """Bytes of a synthetic source."""
     return setting.with_recipe(size=level)
@@ -324,7 +328,7 @@ def intermediates(setting: Setting, level: str) -> Setting:
     return setting.with_folder("--param", "folder={}", level, is_ours=True)
 
 
-@factor("region", Text, "Part of the source to work on, such as '0:64,0:64,0:64'.")
+@factor("region", Text, "Part of the source to work on, such as '0:64,0:64,0:64'.", is_work=True)
 def region(setting: Setting, level: str) -> Setting:
     """What --region says."""
     return setting.with_flag("--region", level)
@@ -356,7 +360,7 @@ def scratch(setting: Setting, level: str) -> Setting:
     return setting.with_folder("--scratch", "{}", level)
 
 
-@factor("clients", Count, "Sparks that compute the same at the same time.")
+@factor("clients", Count, "Sparks that compute the same at the same time.", is_work=True)
 def clients(setting: Setting, level: int) -> Setting:
     """Parameter of programs in Spark."""
     return setting.with_param("clients", level)
@@ -386,13 +390,13 @@ def read_size(setting: Setting, level: str) -> Setting:
     return setting.with_param("read_size", level)
 
 
-@factor("workload", Text, "Function that is run, instead of the spec's.")
+@factor("workload", Text, "Function that is run, instead of the spec's.", is_work=True)
 def workload(setting: Setting, level: str) -> Setting:
     """The function."""
     return replace(setting, workload=level)
 
 
-@factor("array", Count, "Length of both axes of a Dask array.")
+@factor("array", Count, "Length of both axes of a Dask array.", is_work=True)
 def array(setting: Setting, level: int) -> Setting:
     """Parameter of dask-arrays."""
     return setting.with_param("array", level)
@@ -410,25 +414,35 @@ def lab_workers(setting: Setting, level: int) -> Setting:
     return replace(setting, links=with_links(setting.links, workers=level))
 
 
-@factor("link_rate", Rate, "Rate of all links of a laboratory, such as '100Mbit', or 'none'.")
+@factor(
+    "link_rate",
+    Rate,
+    "Rate of all links of a laboratory, such as '100Mbit', or 'none'.",
+    is_work=True,
+)
 def link_rate(setting: Setting, level: str) -> Setting:
     """Rate of all links."""
     return replace(setting, links=with_links(setting.links, rate=level))
 
 
-@factor("link_delay_ms", Seconds, "Milliseconds that what a node sends is under way.")
+@factor("link_delay_ms", Seconds, "Milliseconds that what a node sends is under way.", is_work=True)
 def link_delay_ms(setting: Setting, level: float) -> Setting:
     """Delay of all links, one way."""
     return replace(setting, links=with_links(setting.links, delay_ms=float(level)))
 
 
-@factor("slow", Slowed, "Links that are worse: 'none', 'scheduler', 'worker 5ms', 'all 2%'.")
+@factor(
+    "slow",
+    Slowed,
+    "Links that are worse: 'none', 'scheduler', 'worker 5ms', 'all 2%'.",
+    is_work=True,
+)
 def slow(setting: Setting, level: str) -> Setting:
     """Links that differ from the others."""
     return replace(setting, links=with_links(setting.links, slow=Slow.parse(level)))
 
 
-@factor("slow_rate", Rate, "Rate of links that 'slow' names alone.")
+@factor("slow_rate", Rate, "Rate of links that 'slow' names alone.", is_work=True)
 def slow_rate(setting: Setting, level: str) -> Setting:
     """Rate of the links that differ."""
     return replace(setting, links=with_links(setting.links, slow_rate=level))

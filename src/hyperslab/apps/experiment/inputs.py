@@ -210,7 +210,14 @@ class Inputs:
             for setting in settings
             if setting.recipe is not None
         }
-        return {folder: recipe for folder, recipe in wanted.items() if not folder.is_dir()}
+        return {folder: recipe for folder, recipe in wanted.items() if not self._is_there(folder)}
+
+    def _is_there(self, folder: Path) -> bool:
+        """Whether a source is there, also beneath a tier whose program has died."""
+        try:
+            return folder.is_dir()
+        except OSError:
+            return self.lies_in(folder).is_dir()
 
     def make(self, settings: Iterable[Setting], tell: Callable[[str], None]) -> None:
         """Make the sources that are missing; each appears when all of it is on storage. Raises

@@ -32,6 +32,17 @@ def require_emulation(inputs: Inputs, settings: Sequence[Setting]) -> None:
         ) from error
 
 
+def clear_left(inputs: Inputs, settings: Sequence[Setting]) -> None:
+    """Take away the emulated tiers of settings that a runner has left which died together with
+    their programs: nobody sees their files until then.
+    """
+    places = [inputs.tier(Path(name)) for name in inputs.emulated(settings)]
+    left = {str(place.parent.resolve() / place.name) for place in places}
+    for emulation in registry.known() if left else ():
+        if emulation.directory in left:
+            remove(emulation, by_force=True)
+
+
 @contextmanager
 def mounted(
     inputs: Inputs, settings: Sequence[Setting], tell: Callable[[str], None]
@@ -52,11 +63,8 @@ def mounted(
 
 
 def _made(inputs: Inputs, name: str) -> Emulation:
-    """An emulated tier, in the place of one that a dead runner has left."""
+    """An emulated tier."""
     place = inputs.tier(Path(name))
-    for left in registry.known():
-        if left.directory == str(place.parent.resolve() / place.name):
-            remove(left, by_force=True)
     asked = inputs.loaded.spec.tiers[name]
     assert asked.emulate is not None
     backing = inputs.backing(name)

@@ -9,6 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
+from typing import NamedTuple
+
+
+class Line(NamedTuple):
+    """A straight line."""
+
+    start: float
+    "Value at x = 0."
+    slope: float
 
 
 def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
@@ -21,6 +30,14 @@ def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
     if not xx:
         return None
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / xx
+
+
+def line_of(points: Sequence[tuple[float, float]]) -> Line | None:
+    """Least-squares line through points (x, y); None where they have one x."""
+    slope = slope_of(points)
+    if slope is None:
+        return None
+    return Line(fmean(y for _, y in points) - slope * fmean(x for x, _ in points), slope)
 
 
 def sign_probability(positive: int, of: int) -> float:

@@ -36,14 +36,8 @@ from hyperslab.apps.experiment.laboratory import (
     untelling,
 )
 from hyperslab.apps.experiment.links import Means
-from hyperslab.apps.experiment.mounting import mounted, require_emulation
-from hyperslab.apps.experiment.process import (
-    Command,
-    Ended,
-    keep_records,
-    records_of,
-    run_trial,
-)
+from hyperslab.apps.experiment.mounting import clear_left, mounted, require_emulation
+from hyperslab.apps.experiment.process import Command, Ended, keep_records, records_of, run_trial
 from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.setting import BIDS, Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
@@ -123,7 +117,7 @@ class Watcher(Protocol):
 
     def tell(self, text: str) -> None: ...
     def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None: ...
-    def ended(self, trial: Trial, attempt: Attempt) -> None: ...
+    def ended(self, trial: Trial, attempt: Attempt, record: Record) -> None: ...
     def end(self) -> None: ...
 
 
@@ -166,6 +160,7 @@ def resume(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
 
 
 def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
+    clear_left(experiment.inputs, experiment.settings(experiment.cells))
     record = experiment.record()
     _require_space(experiment, wish, record)
     means = _means(experiment)
@@ -252,7 +247,7 @@ def _run_trials(
         attempt = _attempt(experiment, now, record.next_attempt(now), session, means, keep)
         records.append(experiment.directory.record, attempt)
         record = experiment.record()
-        watcher.ended(now, attempt)
+        watcher.ended(now, attempt, record)
     return record
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -13,6 +14,14 @@ from hyperslab.apps.experiment.spec import Loaded, load_spec, scales_of
 from hyperslab.errors import UsageError, suggest
 
 SUFFIX = ".toml"
+PAPERS = {
+    "dask-network": "links of a Dask cluster, after H. J. Kind et al., 2019",
+    "dask-vs-spark": "engines, after M. Dugré, V. Hayot-Sasson, T. Glatard, 2019",
+    "h5spark": "HDF5 into Spark, after J. Liu et al., 2016",
+    "spark-on-lustre": "Spark's temporary files, after N. Chaimov et al., 2016",
+    "storage-tiers": "where data lie, after V. Hayot-Sasson, S. T. Brown, T. Glatard, 2020",
+}
+"Families of specs, each after a paper whose claims `verdicts` judges."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,24 @@ class SpecFile:
         for path in factors:
             load_factors(path.absolute())
         return load_spec(self.text, self.label, self.name, self.folder, scale, factors, tiers)
+
+    @property
+    def title(self) -> str:
+        """Title, as its text says it."""
+        return self._said("title")
+
+    @property
+    def question(self) -> str:
+        """What it is to decide; '' where its text does not say."""
+        return self._said("question")
+
+    def _said(self, field: str) -> str:
+        return str(tomllib.loads(self.text).get(field, ""))
+
+    @property
+    def paper(self) -> str:
+        """Family of a shipped spec."""
+        return self.name.partition("/")[0]
 
     @property
     def scales(self) -> list[str]:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from hyperslab.apps.experiment.intervals import Interval, mean_interval
 from hyperslab.report.compare import show_ratio
 
+SAYS_NOTHING = 10.0
+"Bound of a ratio above which nobody learns anything from it."
+
 
 def show_interval(interval: Interval) -> str:
     """A ratio with the bounds of its interval, such as `1.32 x (1.21 to 1.44)`."""
@@ -24,6 +27,19 @@ def _bounds(interval: Interval) -> str:
     if interval.low is None or interval.high is None:
         return ""
     return f" ({interval.low:.3g} to {interval.high:.3g})"
+
+
+def show_bound(ratio: Interval) -> str:
+    """How far a ratio is from 1 at most, on both sides, by its interval; '' of one without, or
+    with a bound that says nothing.
+    """
+    if ratio.low is None or ratio.high is None:
+        return ""
+    slower = max(1.0, ratio.high)
+    faster = max(1.0, 1 / ratio.low)
+    if max(slower, faster) > SAYS_NOTHING:
+        return ""
+    return f"at most {show_ratio(slower)} slower or {show_ratio(faster)} faster"
 
 
 def is_apart(ratio: Interval) -> bool:

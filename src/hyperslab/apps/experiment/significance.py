@@ -21,10 +21,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from statistics import fmean, stdev
 
-from hyperslab.apps.experiment.intervals import two_sided
+from hyperslab.apps.experiment.intervals import quantile, two_sided
 
 LEVEL = 0.05
 "Probability by chance up to which a test of a first answer tells something."
+POWER = 0.8
+"Share of experiments that tell what a design is said to tell."
 _looks: ContextVar[int] = ContextVar("looks", default=1)
 
 
@@ -150,3 +152,37 @@ def needed(differences: Sequence[float], margin: float, tests: int, most: int) -
         if min(differs, alike) <= allowed:
             return n
     return None
+
+
+def told_from(spread: float, replicates: int, tests: int) -> float:
+    """Least ratio, above 1, that a first answer tells in POWER of all experiments: of two settings
+    whose makespans vary by a share between two replicates or more, as the first of so many tests.
+
+    By Holm's first step each of m tests has the level a / m. The logarithms of ratios of n pairs
+    have the deviation s sqrt(2), so that a difference d is told if
+    d >= (t(1 - a / 2m) + t(POWER)) s sqrt(2 / n), with quantiles of Student's t of n - 1 degrees of
+    freedom (S. A. Julious, Sample sizes for clinical trials with Normal data, Statistics in
+    Medicine 23, 2004, for paired data).
+    """
+    t = quantile(1 - level() / tests, replicates - 1) + _quantile(POWER, replicates - 1)
+    return math.exp(t * _deviation(spread) * math.sqrt(2 / replicates))
+
+
+def alike_up_to(margin: float, replicates: int, tests: int) -> float:
+    """Greatest spread, a share, at which settings that take as long as each other are told to be
+    equivalent within a margin, as above: both one-sided tests reject in POWER of all experiments if
+    log(1 + margin) >= (t(1 - a / m) + t(1 - (1 - POWER) / 2)) s sqrt(2 / n).
+    """
+    freedom = replicates - 1
+    t = _quantile(1 - level() / tests, freedom) + _quantile(1 - (1 - POWER) / 2, freedom)
+    return math.exp(math.log(1 + margin) / t / math.sqrt(2 / replicates)) - 1
+
+
+def _deviation(spread: float) -> float:
+    """Standard deviation of logarithms of values that vary by a share."""
+    return math.log(1 + spread)
+
+
+def _quantile(probability: float, freedom: int) -> float:
+    """The t below which Student's t lies with a probability, above a half."""
+    return quantile(2 * probability - 1, freedom)
