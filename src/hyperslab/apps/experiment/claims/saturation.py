@@ -16,19 +16,15 @@ from hyperslab.apps.experiment.claims.claim import (
     Evidence,
     Judged,
     Outcome,
+    Pair,
     Ratios,
-    counted,
-    expecting,
+    by_signs,
+    expecting_without_start,
     judged_contrasts,
-    outcome_of,
     ratios_of,
 )
-from hyperslab.apps.experiment.comparison import (
-    MEASURE,
-    WITHOUT_START,
-    CellResult,
-    Comparison,
-)
+from hyperslab.apps.experiment.claims.shortness import unless_short
+from hyperslab.apps.experiment.comparison import WITHOUT_START, CellResult
 from hyperslab.apps.experiment.compensation import (
     Traded,
     numbers,
@@ -48,25 +44,15 @@ DASK = "dask-futures"
 "Engine of Dask whose tasks are like Spark's: one for each block."
 
 
-def engines_beside(
-    evidence: Evidence, names: Sequence[Level], **levels: Level
-) -> Iterator[Comparison]:
-    """Engines beside the first of them, with their start and without: the paper's pipelines ran so
-    long that starts hardly counted.
-    """
-    for measure in (MEASURE, WITHOUT_START):
-        for engine in names[1:]:
-            yield from evidence.beside("engine", engine, names[0], measure, **levels)
-
-
-def _spark_and_dask(evidence: Evidence, tier: str) -> list[Comparison]:
-    return list(engines_beside(evidence, (DASK, SPARK), tier=tier))
+def engines_beside(names: Sequence[Level], **levels: Level) -> list[Pair]:
+    """Engines beside the first of them."""
+    return [Pair("engine", engine, names[0], levels) for engine in names[1:]]
 
 
 def saturated(evidence: Evidence) -> Judged:
-    return where_storage_binds(
-        evidence, (DASK, SPARK), expecting({"equivalent"}, _spark_and_dask(evidence, "saturated"))
-    )
+    pairs = engines_beside((DASK, SPARK), tier="saturated")
+    found = expecting_without_start(evidence, {"equivalent"}, pairs)
+    return where_storage_binds(evidence, (DASK, SPARK), found)
 
 
 def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Judged) -> Judged:
@@ -80,7 +66,7 @@ def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Jud
         f"That storage binds is not shown: {'; '.join(free)}. The claim is about engines that wait"
         " for it."
     )
-    return Judged("not tested", [why, *found.evidence])
+    return found.instead("not tested", why)
 
 
 def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
@@ -103,7 +89,9 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
 
 
 def idle(evidence: Evidence) -> Judged:
-    return expecting({"slower", "faster"}, _spark_and_dask(evidence, "idle"))
+    pairs = engines_beside((DASK, SPARK), tier="idle")
+    found = expecting_without_start(evidence, {"slower", "faster"}, pairs)
+    return unless_short(evidence, found)
 
 
 def narrowing(evidence: Evidence) -> Judged:
@@ -196,8 +184,7 @@ def compensation(evidence: Evidence) -> Judged:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of(found, evidence.margin)
     told = [_said(one, sign) for one, sign in zip(found, signs, strict=True)]
-    judged = Judged(outcome_of(signs), [*counted(signs), *told])
-    return where_storage_binds(evidence, engines, judged)
+    return where_storage_binds(evidence, engines, by_signs(signs, told))
 
 
 def _said(one: Traded, sign: bool | None) -> str:
@@ -208,11 +195,11 @@ def _said(one: Traded, sign: bool | None) -> str:
 
 
 def turns(evidence: Evidence) -> Judged:
-    found = [
-        one
+    pairs = [
+        Pair(factor, level, 0, {"tier": "saturated"})
         for factor in ("stagger", "readers_per_device")
         for level in evidence.levels(factor)[1:]
-        for one in evidence.beside(factor, level, 0, tier="saturated")
     ]
     engines = evidence.levels("engine")[:1]
-    return where_storage_binds(evidence, engines, expecting({"equivalent"}, found))
+    found = expecting_without_start(evidence, {"equivalent"}, pairs)
+    return where_storage_binds(evidence, engines, found)

@@ -7,23 +7,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 
+from hyperslab.apps.experiment.claims import write_back
 from hyperslab.apps.experiment.claims.claim import (
-    UNTIL_WRITTEN,
     Claim,
     Evidence,
     Judged,
+    Pair,
     Values,
     expecting,
+    expecting_without_start,
     rising,
     untestable,
 )
 from hyperslab.apps.experiment.claims.law import judge_law
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, Block, Verdict
+from hyperslab.apps.experiment.comparison import WITHOUT_START, Block, Verdict
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.record import Attempt
-from hyperslab.plan.written import parse_size
-from hyperslab.units import show_bytes
 
 INCREMENTATION = "storage-tiers/incrementation"
 WRITE_BACK = "storage-tiers/write-back"
@@ -32,14 +32,9 @@ REGIONS = "storage-tiers/regions"
 PARTICIPANTS = "storage-tiers/bids"
 TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
-MOMENTS = (
-    "Makespans here end when all is on storage; those of the paper end with the last write into"
-    " memory, which is judged, too."
-)
-ONE_MOMENT = "When the last write was in memory these trials have not recorded."
-NOTHING_HIDDEN = (
-    "With nothing else to do, write-back has nothing to hide writing behind: that it does not make"
-    " all be on storage sooner is by construction."
+READ_ONCE = (
+    "Inputs are read once here, and outputs written once: staging can save waiting, no bytes, so that"
+    " it does not pay is by construction."
 )
 POOLS = ("processes", "gnu-parallel")
 "Pools of processes: ours, and that of the paper."
@@ -102,14 +97,12 @@ def _processes_on(tier: str, expected: set[Verdict], published: str) -> Claim:
 
 
 def _whole_files(evidence: Evidence) -> Judged:
-    found = [
-        one
+    pairs = [
+        Pair("engine", "spark-binary-files", pool, {"tier": tier})
         for tier in evidence.levels("tier")
         for pool in POOLS
-        for measure in (MEASURE, WITHOUT_START)
-        for one in evidence.beside("engine", "spark-binary-files", pool, measure, tier=tier)
     ]
-    return expecting({"slower"}, found)
+    return expecting_without_start(evidence, {"slower"}, pairs)
 
 
 def _parallelism(evidence: Evidence) -> Judged:
@@ -117,8 +110,20 @@ def _parallelism(evidence: Evidence) -> Judged:
     return _on_ends(evidence, "Average number of busy slots", _busy_slots, workers="1x")
 
 
-def _waiting(evidence: Evidence) -> Judged:
-    return _on_ends(evidence, "Busy time that is not spent on a processor, as a share", _waits)
+def _waiting(evidence: Evidence, **levels: Level) -> Judged:
+    what = "Busy time that is not spent on a processor, as a share"
+    return _on_ends(evidence, what, _waits, show=_show_waits, **levels)
+
+
+def _programs_waiting(evidence: Evidence) -> Judged:
+    """Look at a process for every hardware thread, as the paper's numbers do."""
+    return _waiting(evidence, workers="1x")
+
+
+def _show_waits(share: float) -> str:
+    if share < 0:
+        return f"none (tasks used {1 - share:.3g} processors)"
+    return f"{share:.3g}"
 
 
 def _busy_slots(attempt: Attempt) -> float | None:
@@ -148,6 +153,7 @@ def _on_ends(
     what: str,
     number: Callable[[Attempt], float | None],
     tiers: Sequence[str] = (TIERS[0], TIERS[-1]),
+    show: Callable[[float], str] = "{:.3g}".format,
     **levels: Level,
 ) -> Judged:
     """Judge that a number of trials is greater on the second of two tiers, by default the slowest
@@ -158,7 +164,7 @@ def _on_ends(
         cell = evidence.cell(tier=tier, **levels)
         if cell is not None:
             ends.append((tier, cell.by_block(number)))
-    return rising(what, *_both(ends))
+    return rising(what, *_both(ends), show)
 
 
 def _opening(evidence: Evidence) -> Judged:
@@ -184,35 +190,8 @@ def _both(ends: Sequence[Values]) -> tuple[Values | None, Values | None]:
 
 
 def _write_back(name: str, fits: bool, is_busy: bool) -> Claim:
-    """Write-back beside write-through, of sizes that fit in its memory or do not: until all is on
-    storage, and until all is written.
-    """
-
     def judge(evidence: Evidence) -> Judged:
-        room_nbytes = parse_size("write_back", evidence.tiers["back"].write_back or "0")
-        delay = max(float(level) for level in evidence.levels("delay")) if is_busy else 0
-        sizes = [
-            size
-            for size in evidence.levels("size")
-            if (parse_size("size", str(size)) <= room_nbytes) == fits
-        ]
-        room = f"The tier's write-back takes {show_bytes(room_nbytes)}"
-        if not sizes:
-            which = "fits in it" if fits else "is larger"
-            return Judged("not tested", [f"{room}; no output that was written {which}."])
-        found = [
-            one
-            for size in sizes
-            for measure in (MEASURE, UNTIL_WRITTEN)
-            for one in evidence.beside("tier", "back", "through", measure, size=size, delay=delay)
-        ]
-        judged = expecting({"faster"}, found)
-        words = [f"{room}.", MOMENTS]
-        if all(one.measure != UNTIL_WRITTEN for one in found):
-            words.append(ONE_MOMENT)
-        if not is_busy:
-            words.append(NOTHING_HIDDEN)
-        return Judged(judged.outcome, [*words, *judged.evidence])
+        return write_back.judge(evidence, fits, is_busy)
 
     published = "no such pair on one medium; advice of its discussion"
     return Claim(name, WRITE_BACK, judge, published, is_asked_for=True)
@@ -229,10 +208,9 @@ def _staging(evidence: Evidence) -> Judged:
         for one in evidence.beside(factor, "fast", "none")
     ]
     judged = expecting({"faster"}, found)
-    if judged.outcome == "not tested":
-        return judged
-    why = "Inputs are read once here, and outputs written once: staging can save waiting, no bytes."
-    return Judged(judged.outcome, [why, *judged.evidence])
+    if judged.outcome in ("refuted", "refuted in part"):
+        return judged.instead("by construction", READ_ONCE)
+    return judged
 
 
 def _regions(evidence: Evidence) -> Judged:
@@ -345,7 +323,7 @@ CLAIMS = (
     Claim(
         "On a slow tier, programs of a BIDS App wait for storage.",
         PARTICIPANTS,
-        _waiting,
+        _programs_waiting,
         "seconds of input and output with 96 processes: 21,746 in memory, 258,438 on isilon"
         " (Fig. 10)",
         is_asked_for=True,
