@@ -73,15 +73,21 @@ class Expected:
         return self.model.bound.binding not in (SLOTS, PROCESSORS)
 
     @property
+    def busy_s(self) -> float:
+        """Time for which what binds is busy."""
+        binding = self.model.bound.binding
+        (busy_s,) = (one.seconds for one in self.model.resources if one.name == binding)
+        return busy_s
+
+    @property
     def explained(self) -> float:
         """Share of the makespan without the start of the engine for which what binds is busy."""
         bound = self.model.bound
         startup_s = bound.terms[0].seconds or 0.0
-        (busy_s,) = (one.seconds for one in self.model.resources if one.name == bound.binding)
         run_s = bound.measured_s - startup_s
         if run_s <= 0:
             return 0.0
-        return busy_s / run_s
+        return self.busy_s / run_s
 
     def ratios(self, expected: Expectation) -> Interval | None:
         """Measured / expected by one of both models, with the 95 % interval that the trials and the

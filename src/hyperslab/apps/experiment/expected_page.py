@@ -19,8 +19,8 @@ HINT = (
     " start-up, and the resource that takes longest of each medium at the best rate of so many"
     " processes, the slots and the processors. A term whose figure nobody has is left out of the"
     " bound, and said below. In brackets: 95 % intervals of what the trials and the rates of the"
-    " probe have together, as both vary by themselves: times over replicates, rates over the probe's"
-    " repetitions (Student's t; of rates all at one end at a time)."
+    " probe have together, as both vary by themselves: times over replicates, rates over the"
+    " repetitions of the probe (Student's t; of rates all at one end at a time)."
 )
 
 

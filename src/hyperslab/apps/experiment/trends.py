@@ -108,10 +108,10 @@ def sentences(trends: Trends, margin: float) -> Iterator[str]:
         name = growth.engine or "the engine"
         overhead = show_mean(list(growth.overhead_s.values()), " s")
         transfer = show_mean(list(growth.transfer_s.values()), " s")
+        over = show_count(len(growth.overhead_s), "replicate")
         yield (
             f"Each further worker of {name} costs {overhead} of overhead and {transfer} of"
-            f" transfer, of all slots, by {show_count(len(growth.overhead_s), 'replicate')} that have"
-            " all numbers of workers."
+            f" transfer, of all slots, over {over} that have all numbers of workers."
         )
     yield from spreads.sentences(trends.spreads)
     yield from compensation.sentences(trends.trades, margin)

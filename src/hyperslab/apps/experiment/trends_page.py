@@ -22,8 +22,8 @@ GARBAGE = "java_gc_s"
 NUMBERS_HINT = (
     "Means over replicates; sums are over all slots. Average parallelism: integral of the number of"
     " busy slots / makespan without start-up. Input and output: time in phases less processor time,"
-    " so that sleeping counts there, too; where tasks used more processor time than that, on several"
-    " processors, it says nothing. Garbage: time in which tasks waited for Java to collect"
+    " so that sleeping counts there, too; it says nothing where tasks used several processors."
+    " Garbage: time in which tasks waited for Java to collect"
     " it, where they ran in Java."
 )
 GROWTH_HINT = (

@@ -77,9 +77,7 @@ class Judged:
     evidence: Sequence[str]
     "Sentences with the numbers, or why there are none."
     signs: Sequence[bool | None] = ()
-    """Whether each test came out as claimed; None where it tells nothing. None of them where nothing
-    is counted.
-    """
+    "Whether each test came out as claimed, or None where it tells nothing; () if none is counted."
 
     def beside(self, before: Sequence[str] = (), after: Sequence[str] = ()) -> Judged:
         """The same with further sentences before its own and after them."""

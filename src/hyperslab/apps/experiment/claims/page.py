@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
+from hyperslab.apps.experiment.begun import Begun
 from hyperslab.apps.experiment.claims import (
     dask_network,
     dask_vs_spark,
@@ -20,6 +21,7 @@ from hyperslab.apps.experiment.claims import (
     storage_tiers,
 )
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
+from hyperslab.apps.experiment.claims.earlier import earlier_specs, earlier_versions
 from hyperslab.apps.experiment.claims.missing import left_out_of, not_compared, reasons_of
 from hyperslab.apps.experiment.figures import write_figures
 from hyperslab.apps.experiment.record import Attempt
@@ -176,9 +178,15 @@ def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) ->
     return found
 
 
-def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], command: str) -> Path:
-    """Write the page of a paper into a folder, and beside it the figures; returns the page. Raises
-    UsageError.
+def write_verdicts(
+    folder: Path,
+    paper: Paper,
+    findings: Sequence[Finding],
+    command: str,
+    begun: Sequence[Begun] = (),
+) -> Path:
+    """Write the page of a paper into a folder, and beside it the figures; returns the page. `begun`
+    says which experiments began with an earlier spec. Raises UsageError.
     """
     shown = []
     done = [one for one in findings if not one.failures]
@@ -188,7 +196,7 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
         shown.append((one, below, {path.name for path in files}))
     found = judged(paper, findings)
     lines = [
-        *_head(paper, findings, command),
+        *_head(paper, findings, command, begun),
         *_claims(found, findings),
         *_listed("Advice", paper.advice(found) if paper.advice else ()),
         *_listed("Errata of the paper", paper.errata),
@@ -208,10 +216,15 @@ def _listed(title: str, sentences: Sequence[str]) -> Iterator[str]:
         yield from (f"## {title}", "", *(f"- {text}" for text in sentences), "")
 
 
-def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[str]:
+def _head(
+    paper: Paper, findings: Sequence[Finding], command: str, begun: Sequence[Begun]
+) -> Iterator[str]:
     yield from (f"# {paper.title}: the paper's claims, tried", "")
     yield from (f"{paper.citation}.", "")
     yield from (f"Made by `{command}`, of {_trials(findings)}.", "")
+    records = {one.name: _packages_of(one) for one in findings}
+    for text in (*earlier_specs(begun), *earlier_versions(records)):
+        yield from (text, "")
     for scale in dict.fromkeys(one.experiment.loaded.scale for one in findings):
         if scale != PAPERS_OWN:
             yield (
@@ -249,13 +262,20 @@ def _versions(findings: Sequence[Finding]) -> str:
     """Versions of all that trials used, as their records say."""
     found: dict[str, None] = {}
     for one in findings:
-        for attempt in one.experiment.record().counted():
-            path = one.experiment.directory.trial(attempt.number, attempt.attempt)
-            found |= dict.fromkeys(_packages(path / "provenance.json"))
+        found |= _packages_of(one)
         for session in one.experiment.record().sessions:
             if java := session.machine.get("java"):
                 found[f"Java {java}"] = None
     return show_list(list(found))
+
+
+def _packages_of(one: Finding) -> dict[str, None]:
+    """Versions of all packages that the trials of an experiment used, each once."""
+    found: dict[str, None] = {}
+    for attempt in one.experiment.record().counted():
+        path = one.experiment.directory.trial(attempt.number, attempt.attempt)
+        found |= dict.fromkeys(_packages(path / "provenance.json"))
+    return found
 
 
 def _packages(path: Path) -> list[str]:

@@ -32,12 +32,19 @@ from hyperslab.apps.experiment.compensation import (
     traded,
     why_open,
 )
+from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
 from hyperslab.apps.experiment.phases import CellPhases, tells_first_reads
 from hyperslab.apps.experiment.shown import show_interval
-from hyperslab.apps.experiment.significance import differs_p, holm, is_told
-from hyperslab.units import show_share
+from hyperslab.apps.experiment.significance import (
+    beyond_p,
+    differs_p,
+    equivalent_p,
+    holm,
+    is_told,
+)
+from hyperslab.units import show_seconds, show_share
 
 SPARK = "spark"
 DASK = "dask-futures"
@@ -195,11 +202,52 @@ def _said(one: Traded, sign: bool | None) -> str:
 
 
 def turns(evidence: Evidence) -> Judged:
-    pairs = [
-        Pair(factor, level, 0, {"tier": "saturated"})
+    found = expecting_without_start(evidence, {"equivalent"}, _turns(evidence, "saturated"))
+    return where_storage_binds(evidence, evidence.levels("engine")[:1], found)
+
+
+def idle_turns(evidence: Evidence) -> Judged:
+    return expecting_without_start(evidence, {"slower"}, _turns(evidence, "idle"))
+
+
+def _turns(evidence: Evidence, tier: str) -> list[Pair]:
+    """Reads that are put off beside those that are not."""
+    return [
+        Pair(factor, level, 0, {"tier": tier})
         for factor in ("stagger", "readers_per_device")
         for level in evidence.levels(factor)[1:]
     ]
-    engines = evidence.levels("engine")[:1]
-    found = expecting_without_start(evidence, {"equivalent"}, pairs)
-    return where_storage_binds(evidence, engines, found)
+
+
+def bandwidth_law(evidence: Evidence) -> Judged:
+    """Look at the time of each engine on the saturated tier, beside that for which its medium is
+    busy with all bytes at the rate that it has.
+    """
+    expected = {one.result.cell.key: one for one in evidence.answer.expected}
+    cells = [evidence.cell(tier="saturated", engine=name) for name in evidence.levels("engine")]
+    known = [expected[one.cell.key] for one in cells if one and one.cell.key in expected]
+    found = [_beyond_bandwidth(one) for one in known if one.storage_binds]
+    if not found:
+        return Judged("not tested", ["No model says that storage binds on the saturated tier."])
+    margin = math.log(1 + evidence.margin)
+    alike = holm([equivalent_p(logarithms, margin) for _, logarithms in found])
+    apart = holm([beyond_p(logarithms, margin) for _, logarithms in found])
+    signs = [_sign(*by_chance) for by_chance in zip(alike, apart, strict=True)]
+    return by_signs(signs, [told for told, _ in found])
+
+
+def _sign(alike: float | None, apart: float | None) -> bool | None:
+    if is_told(apart):
+        return False
+    return True if is_told(alike) else None
+
+
+def _beyond_bandwidth(one: Expected) -> tuple[str, list[float]]:
+    """Logarithms of the times of an engine over what its bytes take, with a sentence on them."""
+    times = list(one.result.by_replicate(WITHOUT_START).values())
+    logarithms = [math.log(seconds / one.busy_s) for seconds in times]
+    name = one.result.cell.shown("engine")
+    if not logarithms:
+        return f"{name}: no time without its start is known.", []
+    shown = show_interval(ratio_of(logarithms))
+    return f"{name}: {shown} as long as {show_seconds(one.busy_s)} (nF / B).", logarithms

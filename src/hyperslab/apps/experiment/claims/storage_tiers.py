@@ -4,23 +4,28 @@ persistent memory for the parallel processing of large neuroimaging data (2020).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
+from statistics import fmean
 
-from hyperslab.apps.experiment.claims import write_back
+from hyperslab.apps.experiment.claims import not_tried, write_back
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
     Evidence,
     Judged,
+    Outcome,
     Pair,
     Values,
+    advised,
+    contrast,
     expecting,
     expecting_without_start,
+    judged_contrasts,
     rising,
     untestable,
 )
 from hyperslab.apps.experiment.claims.law import judge_law
-from hyperslab.apps.experiment.comparison import WITHOUT_START, Block, Verdict
+from hyperslab.apps.experiment.comparison import WITHOUT_START, Block, Verdict, paired
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.record import Attempt
@@ -33,8 +38,8 @@ PARTICIPANTS = "storage-tiers/bids"
 TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
 READ_ONCE = (
-    "Inputs are read once here, and outputs written once: staging can save waiting, no bytes, so that"
-    " it does not pay is by construction."
+    "Inputs are read once here, and outputs written once: staging can save waiting, no bytes, so"
+    " that it does not pay is by construction."
 )
 POOLS = ("processes", "gnu-parallel")
 "Pools of processes: ours, and that of the paper."
@@ -118,6 +123,53 @@ def _waiting(evidence: Evidence, **levels: Level) -> Judged:
 def _programs_waiting(evidence: Evidence) -> Judged:
     """Look at a process for every hardware thread, as the paper's numbers do."""
     return _waiting(evidence, workers="1x")
+
+
+def _more_processor_time(evidence: Evidence) -> Judged:
+    return _with_more_processes(evidence, "Processor time", _processor_s, TIERS[:1])
+
+
+def _more_waiting(evidence: Evidence) -> Judged:
+    what = "Busy time off the processor"
+    return _with_more_processes(evidence, what, _waits_s, (TIERS[0], TIERS[-1]))
+
+
+def _with_more_processes(
+    evidence: Evidence,
+    what: str,
+    number: Callable[[Attempt], float | None],
+    tiers: Sequence[str],
+) -> Judged:
+    """Judge that seconds of all tasks are more with a process for every hardware thread."""
+    found = []
+    for tier in tiers:
+        few, many = (evidence.cell(tier=tier, workers=level) for level in ("0.25x", "1x"))
+        if few is None or many is None or few.cell.workers == many.cell.workers:
+            continue
+        pairs = [(own, other) for other, own in paired(few, many, number).values()]
+        if pairs:
+            many_s, few_s = (_show_s(fmean(own)) for own in zip(*pairs, strict=True))
+            head = f"{what} on {tier}: {few_s} with few processes, {many_s} with many"
+            found.append(contrast(head, pairs))
+    return judged_contrasts(found)
+
+
+def _show_s(seconds: float) -> str:
+    if seconds < 0:
+        return f"none (tasks used {-seconds:.3g} s more than they were busy)"
+    return f"{seconds:.3g} s"
+
+
+def _processor_s(attempt: Attempt) -> float | None:
+    return attempt.numbers.get("cpu_s")
+
+
+def _waits_s(attempt: Attempt) -> float | None:
+    busy_s = attempt.numbers.get("busy_s")
+    cpu_s = attempt.numbers.get("cpu_s")
+    if busy_s is None or cpu_s is None:
+        return None
+    return busy_s - cpu_s
 
 
 def _show_waits(share: float) -> str:
@@ -223,6 +275,18 @@ def _regions(evidence: Evidence) -> Judged:
     return expecting({"slower"}, found)
 
 
+def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
+    """What follows for whoever chooses a tier, with the evidence."""
+    return list(advised(ADVICE, found))
+
+
+SLOW = "More processes do not pay on isilon."
+WHOLE = "Whole files by Spark's binaryFiles take longer than a pool of processes."
+HIDDEN = "Write-back pays for more than fits, with something to compute meanwhile."
+KEPT = "Intermediate results belong on a fast tier."
+STAGED = "Staging inputs and outputs on a fast tier pays."
+PROGRAMS = "More processes pay for a BIDS App, also on a slow tier."
+"Claims that advice rests on."
 TITLE = "Storage tiers"
 PAPER = (
     "V. Hayot-Sasson, S. T. Brown, T. Glatard, *Performance benefits of Intel Optane DC persistent"
@@ -247,7 +311,7 @@ CLAIMS = (
     _processes_on("dram", {"faster"}, "96 over 25 processes: 0.75 (Fig. 1a, 3a)"),
     _processes_on("isilon", {"equivalent", "slower"}, "96 over 25 processes: 1.11 (Fig. 1a, 3a)"),
     Claim(
-        "Whole files by Spark's binaryFiles take longer than a pool of processes.",
+        WHOLE,
         INCREMENTATION,
         _whole_files,
         "25 processes, Spark over GNU Parallel: optane 1.16, isilon 1.14 (Fig. 5a, 6a)",
@@ -275,19 +339,17 @@ CLAIMS = (
     ),
     _write_back("Write-back pays for what fits, with something to compute meanwhile.", True, True),
     _write_back("Write-back pays for what fits, with nothing else to do.", True, False),
-    _write_back(
-        "Write-back pays for more than fits, with something to compute meanwhile.", False, True
-    ),
+    _write_back(HIDDEN, False, True),
     _write_back("Write-back pays for more than fits, with nothing else to do.", False, False),
     Claim(
-        "Intermediate results belong on a fast tier.",
+        KEPT,
         INTERMEDIATES,
         _intermediates,
         "no number; advice of its discussion",
         is_asked_for=True,
     ),
     Claim(
-        "Staging inputs and outputs on a fast tier pays.",
+        STAGED,
         INTERMEDIATES,
         _staging,
         "no number; advice of its discussion",
@@ -314,7 +376,7 @@ CLAIMS = (
         is_asked_for=True,
     ),
     Claim(
-        "More processes pay for a BIDS App, also on a slow tier.",
+        PROGRAMS,
         PARTICIPANTS,
         _more_processes,
         "96 over 25 processes: 0.43 in memory, 0.44 on persistent memory, 0.46 on a disk, 0.76 on"
@@ -329,11 +391,25 @@ CLAIMS = (
         is_asked_for=True,
     ),
     Claim(
+        "With more processes, programs of a BIDS App take more processor time.",
+        PARTICIPANTS,
+        _more_processor_time,
+        "1.45 times in memory with 96 processes over 25 (Fig. 10)",
+    ),
+    Claim(
+        "With more processes they spend more time on input and output.",
+        PARTICIPANTS,
+        _more_waiting,
+        "2.68 times in memory with 96 processes over 25, 4.36 times on isilon (Fig. 10)",
+        is_asked_for=True,
+    ),
+    Claim(
         "Persistent memory as the machine's memory (Memory mode) is faster than as a disk.",
         "",
         untestable("It needs such a machine: a program cannot emulate it."),
         "20 µm image, 25 processes: 176.9 s against 823.9 s (Fig. 5a)",
     ),
+    *not_tried.OF_TIERS,
 )
 ERRATA = (
     (
@@ -360,3 +436,39 @@ ERRATA = (
     "Spark 2.4.3 is printed; the logs are of 2.4.4.",
     "Every task wrote its log to the device under test, which the paper blames for gaps on Isilon.",
 )
+ADVICE: Mapping[str, Mapping[Outcome, str]] = {
+    SLOW: {
+        "by construction": "On a slow tier whose bandwidth is used up further processes bring"
+        " nothing: move fewer bytes, or to a faster tier.",
+        "reproduced": "On a slow tier whose bandwidth is used up further processes bring nothing:"
+        " move fewer bytes, or to a faster tier.",
+    },
+    WHOLE: {
+        "reproduced": "Let tasks read their blocks, and do not have Spark hand over whole files.",
+        "in part": "Rather let tasks read their blocks than have Spark hand over whole files.",
+        "mixed": "Try whole files by Spark on your tier: how much they cost depends on it.",
+        "refuted": "Whole files by Spark do as well as a pool of processes.",
+    },
+    HIDDEN: {
+        "by construction": "Write back where tasks compute while outputs are written: it saves up"
+        " to the time for which the medium is written.",
+        "reproduced": "Write back where tasks compute while outputs are written.",
+        "refuted": "Write-back need not be asked for.",
+    },
+    KEPT: {
+        "by construction": "Keep intermediate results on the fastest tier that has room for them.",
+        "reproduced": "Keep intermediate results on the fastest tier that has room for them.",
+        "refuted": "Intermediate results may stay where outputs are.",
+    },
+    STAGED: {
+        "by construction": "Stage what is read more than once, and nothing that is read once.",
+        "reproduced": "Stage inputs and outputs.",
+    },
+    PROGRAMS: {
+        "reproduced": "Give a BIDS App a process for every hardware thread, also on a slow tier.",
+        "in part": "Rather give a BIDS App a process for every hardware thread.",
+        "mixed": "On a slow tier try how many processes a BIDS App is fastest with.",
+        "refuted": "A few processes do for a BIDS App.",
+    },
+}
+"Sentences on claims, by what came of them."

@@ -22,8 +22,8 @@ MOMENTS = (
     " memory, which is judged, too."
 )
 ONE_MOMENT = (
-    "When the last write was in memory these trials have not recorded, so that the paper's moment is"
-    " not judged."
+    "When the last write was in memory these trials have not recorded, so that the paper's moment"
+    " is not judged."
 )
 NOTHING_HIDDEN = (
     "With nothing else to do, write-back has nothing to hide writing behind: that it does not make"
@@ -116,7 +116,8 @@ def _of_sizes_that_tell(
     found = _back_beside_through(evidence, told, delay)
     if not left_out:
         return found
-    return found.beside([f"Not judged: {show_list(left_out)}, of which it can save less than {why}."])
+    words = f"Not judged: {show_list(left_out)}, of which it can save less than {why}."
+    return found.beside([words])
 
 
 def _with_nothing_to_do(found: Judged) -> Judged:
