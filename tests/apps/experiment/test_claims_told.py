@@ -1,5 +1,5 @@
-"""What a page of verdicts tells beside them: trials that failed or are left out, how many tests came
-out as stated, earlier specs, and settings that are the same on the machine.
+"""What a page of verdicts tells beside them: trials that failed or are left out, how many tests
+came out as stated, earlier specs, and settings that are the same on the machine.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def test_trials_of_another_version_are_told() -> None:
 
 
 def test_settings_that_are_the_same_on_a_machine_are_not_compared(tmp_path: Path) -> None:
-    """A quarter of one processor is that one; of two processors it is one, too, and they are two."""
+    """A quarter of one processor is that one; of two it is one, too, and all of them are two."""
     asked = Experiment.of(find("storage-tiers/incrementation").load("quick"), tmp_path)
 
     def said(processors: int) -> Judged:

@@ -17,7 +17,7 @@ from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.design import Cell
 from hyperslab.apps.experiment.expectation import Expected, sentences
 from hyperslab.apps.experiment.expected_page import expected_sheet
-from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.intervals import Interval, ratio_interval
 from hyperslab.apps.experiment.model import Place, model_of
 from hyperslab.apps.experiment.rates import interval_of
 from hyperslab.storage.probing.records import Measured
