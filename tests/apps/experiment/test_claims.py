@@ -318,6 +318,35 @@ def test_time_off_the_processor_may_be_less_than_nothing(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("pool_s", "by", "expected"),
+    [
+        (1.0, 3.0, "not tested"),
+        (30.0, 1.14, "reproduced"),
+        (30.0, 1.0, "refuted"),
+    ],
+)
+def test_whole_files_need_runs_that_are_long(
+    pool_s: float, by: float, expected: str, tmp_path: Path
+) -> None:
+    """Of two seconds that Spark takes in memory nothing follows for files."""
+    asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
+    seconds = {}
+    for one in trials_of(asked.loaded.spec):
+        levels = one.cell.levels
+        is_whole = levels["engine"] == WHOLE_FILES
+        run_s = pool_s * (by if is_whole else 1.0)
+        if levels["tier"] == "dram":
+            run_s = 2.0 if is_whole else 0.1
+        seconds[one.cell.name] = (run_s * 0.999, run_s, run_s * 1.001)
+    answer = answer_of(asked, record_of(asked, seconds, {}, {}))
+    found = judged(PAPERS["storage-tiers"], [Finding(asked, answer)])
+    (told,) = [one for claim, one in found if claim.text.startswith("Whole files by Spark's")]
+    assert told.outcome == expected
+    head = "Too short. On dram Spark takes 2.00 s" if pool_s < 20 else "Not judged: processes on"
+    assert told.evidence[0].startswith(head)
+
+
 def test_programs_with_more_processes(tmp_path: Path) -> None:
     """Both sums grow, each where the paper has numbers of it; waiting is judged with many."""
     asked = Experiment.of(find("storage-tiers/bids").load("quick"), tmp_path)

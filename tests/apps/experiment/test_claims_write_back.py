@@ -28,7 +28,7 @@ def _judged(spec: str, root: Path, seconds: Mapping[str, Mapping[str, float]]) -
     asked = Experiment.of(find(spec).load("quick"), root)
 
     def change(one: Attempt) -> Attempt:
-        drift = 1 + 0.01 * one.replicate * (1 + one.number % 3)
+        drift = 1 + 0.002 * one.replicate * (1 + one.number % 3)
         own = {name: value * drift for name, value in seconds[str(one.levels["tier"])].items()}
         return dataclasses.replace(one, numbers={**one.numbers, **own})
 

@@ -84,8 +84,11 @@ class Judged:
         return replace(self, evidence=[*before, *self.evidence, *after])
 
     def instead(self, outcome: Outcome, why: str) -> Judged:
-        """Another outcome for a reason, with all that was found."""
-        return Judged(outcome, [why, *self.evidence], self.signs)
+        """Another outcome for a reason, with all that was found; what is not tested counts
+        nothing.
+        """
+        signs = () if outcome == "not tested" else self.signs
+        return Judged(outcome, [why, *self.evidence], signs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

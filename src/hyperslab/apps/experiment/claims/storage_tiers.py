@@ -8,18 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 from statistics import fmean
 
-from hyperslab.apps.experiment.claims import not_tried, write_back
+from hyperslab.apps.experiment.claims import not_tried, whole_files, write_back
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
     Evidence,
     Judged,
     Outcome,
-    Pair,
     Values,
     advised,
     contrast,
     expecting,
-    expecting_without_start,
     judged_contrasts,
     rising,
     untestable,
@@ -41,8 +39,6 @@ READ_ONCE = (
     "Inputs are read once here, and outputs written once: staging can save waiting, no bytes, so"
     " that it does not pay is by construction."
 )
-POOLS = ("processes", "gnu-parallel")
-"Pools of processes: ours, and that of the paper."
 
 
 def _order(evidence: Evidence) -> Judged:
@@ -101,15 +97,6 @@ def _processes_on(tier: str, expected: set[Verdict], published: str) -> Claim:
     )
 
 
-def _whole_files(evidence: Evidence) -> Judged:
-    pairs = [
-        Pair("engine", "spark-binary-files", pool, {"tier": tier})
-        for tier in evidence.levels("tier")
-        for pool in POOLS
-    ]
-    return expecting_without_start(evidence, {"slower"}, pairs)
-
-
 def _parallelism(evidence: Evidence) -> Judged:
     """Look at a process for every hardware thread: a single one cannot be busier than another."""
     return _on_ends(evidence, "Average number of busy slots", _busy_slots, workers="1x")
@@ -149,7 +136,8 @@ def _with_more_processes(
         pairs = [(own, other) for other, own in paired(few, many, number).values()]
         if pairs:
             many_s, few_s = (_show_s(fmean(own)) for own in zip(*pairs, strict=True))
-            head = f"{what} on {tier}: {few_s} with few processes, {many_s} with many"
+            numbers = [one.cell.shown("workers") for one in (few, many)]
+            head = f"{what} on {tier}: {few_s} at {numbers[0]}, {many_s} at {numbers[1]}"
             found.append(contrast(head, pairs))
     return judged_contrasts(found)
 
@@ -313,7 +301,7 @@ CLAIMS = (
     Claim(
         WHOLE,
         INCREMENTATION,
-        _whole_files,
+        whole_files.judge,
         "25 processes, Spark over GNU Parallel: optane 1.16, isilon 1.14 (Fig. 5a, 6a)",
     ),
     Claim(

@@ -26,8 +26,8 @@ ONE_MOMENT = (
     " is not judged."
 )
 NOTHING_HIDDEN = (
-    "With nothing else to do, write-back has nothing to hide writing behind: that it does not make"
-    " all be on storage sooner is by construction, as is that memory has it all sooner."
+    "With nothing else to do, write-back has hardly anything to hide writing behind: how little"
+    " sooner all is on storage is by construction, as is that memory has it sooner."
 )
 TOLD_GAIN = 3
 "Margins that write-back has to be able to gain, so that it is told whether it does."
