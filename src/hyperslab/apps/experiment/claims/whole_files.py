@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hyperslab.apps.experiment.claims.block_limit import WHOLE_FILES
 from hyperslab.apps.experiment.claims.claim import (
     Evidence,
     Judged,
@@ -20,7 +21,6 @@ from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.units import show_list, show_seconds
 
-WHOLE_FILES = "spark-binary-files"
 POOLS = ("processes", "gnu-parallel")
 "Pools of processes: ours, and that of the paper."
 MEMORY = "dram"
