@@ -159,12 +159,13 @@ def test_at_another_scale_numbers_are_joined_by_their_distance_from_the_baseline
     published = published_for("dask-vs-spark/incrementation")
     assert published
     found = beside(published.tables[0], _results("dask-vs-spark/incrementation", "laptop"))
-    one = _at(found, engine="dask-bag", delay=16)
-    assert one.result
-    assert one.result.cell.levels["delay"] == 0.8
-    four = _at(found, workers=4).result
-    assert four
-    assert four.cell.levels["workers"] == 1, "half as many as at the baseline, there and here"
+    few = _at(found, engine="dask-bag", files=30).result
+    assert few
+    assert few.cell.levels["files"] == 4, "about a quarter of the baseline, there and here"
+    many = _at(found, files=750).result
+    assert many
+    assert many.cell.levels["files"] == 64, "six times as many there, four times here"
+    assert _at(found, workers=4).result is None, "half as many there, and only more here"
     assert _at(found, workers=1).result is None, "an eighth there, and nothing like it here"
     assert _at(found, iterations=1).result is None
     smoke = beside(published.tables[0], _results("dask-vs-spark/incrementation", "smoke"))
