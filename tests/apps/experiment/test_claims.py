@@ -59,7 +59,7 @@ def outcomes(
 ) -> dict[str, str]:
     """What comes of the claims that an experiment judges, whose cells took so long."""
     asked = Experiment.of(find(spec).load("quick"), root)
-    return outcomes_of(asked, record_of(asked, factors, {}, starts or {}))
+    return outcomes_of(asked, record_of(asked, factors, {"processors": 2}, starts or {}))
 
 
 def outcomes_of(asked: Experiment, record: Record) -> dict[str, str]:

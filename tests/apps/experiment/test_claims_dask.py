@@ -174,4 +174,4 @@ def test_spark_beside_dask_over_all_numbers_of_workers(tmp_path: Path) -> None:
     start = found["Spark takes longer to start than Dask."]
     assert start.outcome == "reproduced"
     assert len(start.evidence) == 4, "a count, and each interface of Dask"
-    assert start.evidence[1].startswith("Start of Spark: 17")
+    assert start.evidence[1].startswith("Start of Spark: 18.3 s")

@@ -42,7 +42,7 @@ def left_out_of(cells: Sequence[CellResult], trials: Sequence[Trial]) -> Iterato
 def reasons_of(attempts: Sequence[Attempt]) -> str:
     """Why attempts have failed, each reason once, with a trial that has it."""
     numbers: dict[str, list[int]] = {}
-    for one in attempts:
+    for one in sorted(attempts, key=lambda one: one.number):
         numbers.setdefault(one.reason or one.state, []).append(one.number)
     return _few([f"{_trials(own)}: {reason}" for reason, own in numbers.items()])
 

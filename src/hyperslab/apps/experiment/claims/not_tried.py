@@ -61,7 +61,7 @@ OF_TIERS = (
         "seen on Gantt charts, no number (in its text)",
     ),
     Claim(
-        "Java collects garbage for longer in Memory mode than in App Direct mode.",
+        "Garbage of Java is collected for longer in Memory mode than in App Direct mode.",
         "",
         untestable("It needs a machine with persistent memory."),
         "no number (in its text on Spark)",
