@@ -175,3 +175,26 @@ def test_spark_beside_dask_over_all_numbers_of_workers(tmp_path: Path) -> None:
     assert start.outcome == "reproduced"
     assert len(start.evidence) == 4, "a count, and each interface of Dask"
     assert start.evidence[1].startswith("Start of Spark: 18.3 s")
+
+
+@pytest.mark.parametrize(("busy_s", "is_asleep"), [(2.0, True), (20.0, False)])
+def test_what_sleeping_decides_is_by_construction(
+    busy_s: float, is_asleep: bool, tmp_path: Path
+) -> None:
+    """16 blocks sleep twice for 0.05 s each: 1.6 s in all. Twice as many workers halve the time."""
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        levels = one.levels
+        run_s = float(levels["files"]) / float(levels["workers"]) * (1 + 0.001 * one.replicate)
+        return {"busy_s": busy_s, WITHOUT_START: run_s}
+
+    found = _with_numbers(asked, numbers)
+    expected = "by construction" if is_asleep else "refuted"
+    words = ("makespans stop falling, or rise.", "There is a best number of blocks")
+    for word in words:
+        (told,) = [one for text, one in found.items() if word in text and "saturated" not in text]
+        assert told.outcome == expected, word
+    engines = found["Dask's interfaces and Spark take as long as each other."]
+    assert engines.outcome == "reproduced"
+    assert engines.evidence[0].startswith("Tasks sleep for 80 % of their time") == is_asleep

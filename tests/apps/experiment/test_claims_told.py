@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab import __version__
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.begun import as_begun
 from hyperslab.apps.experiment.claims import dask_vs_spark, earlier, storage_tiers
@@ -160,7 +161,7 @@ def test_a_spec_that_cannot_be_read_any_more_is_refused(tmp_path: Path) -> None:
 
 
 def test_trials_of_another_version_are_told() -> None:
-    now = f"hyperslab {earlier.hyperslab.__version__}"
+    now = f"hyperslab {__version__}"
     assert list(earlier.earlier_versions({"a": [now, "numpy 2"]})) == []
     (told,) = earlier.earlier_versions({"a": ["hyperslab 0.0.9", now], "b": [now]})
     assert told.endswith(f"They are judged by {now}, and were run: `a` by hyperslab 0.0.9.")

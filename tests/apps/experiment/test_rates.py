@@ -166,6 +166,8 @@ def test_a_ratio_is_as_sure_as_the_trials_and_the_rates_together() -> None:
     sure = replace(model.law, least_s=model.law.seconds, most_s=model.law.seconds)
     alone = one.ratios(sure)
     assert alone
+    assert alone.high
+    assert by_trials.high
     assert alone.high / alone.mean == pytest.approx(by_trials.high / by_trials.mean)
     once = replace(one, result=replace(RESULT, attempts=trials[:1]))
     assert once.ratios(model.law) == (by_rates.mean, None, None)

@@ -37,6 +37,7 @@ from hyperslab.apps.experiment.claims.saturation import (
     where_storage_binds,
 )
 from hyperslab.apps.experiment.claims.shortness import unless_short
+from hyperslab.apps.experiment.claims.sleeping import asleep, unequal_sleep, unless_asleep
 from hyperslab.apps.experiment.comparison import (
     WITHOUT_START,
     CellResult,
@@ -65,6 +66,10 @@ def _engines(evidence: Evidence) -> Judged:
     return expecting_without_start(evidence, {"equivalent"}, pairs)
 
 
+def _increments(evidence: Evidence) -> Judged:
+    return _engines(evidence).beside(list(asleep(evidence)))
+
+
 def _programs(evidence: Evidence) -> Judged:
     return unless_short(evidence, _engines(evidence))
 
@@ -86,7 +91,8 @@ def _python_histograms(evidence: Evidence) -> Judged:
 
 def _workers(evidence: Evidence) -> Judged:
     """Most workers beside the next fewer."""
-    return expecting_without_start(evidence, {"equivalent", "slower"}, _most_workers(evidence))
+    found = expecting_without_start(evidence, {"equivalent", "slower"}, _most_workers(evidence))
+    return unless_asleep(evidence, found)
 
 
 def _most_workers(evidence: Evidence, **others: Level) -> list[Pair]:
@@ -113,12 +119,12 @@ def _cuts(evidence: Evidence) -> Judged:
     found = {engine: _fewer_and_more(evidence, engine) for engine in evidence.levels("engine")}
     whole = {engine: both for engine, both in found.items() if len(both) > 1}
     judged = expecting_all({"slower"}, whole)
-    sleeping = list(_sleeping(evidence))
+    sleeping = list(unequal_sleep(evidence))
     if not sleeping or judged.outcome == "not tested":
         return judged
     outcome: Outcome = "in part" if judged.outcome == "reproduced" else judged.outcome
     why = "That more of them take longer is not the cost of the partition alone."
-    return replace(judged.beside([*sleeping, why]), outcome=outcome)
+    return unless_asleep(evidence, replace(judged.beside([*sleeping, why]), outcome=outcome))
 
 
 def _fewer_and_more(evidence: Evidence, engine: Level) -> list[Comparison]:
@@ -129,18 +135,6 @@ def _fewer_and_more(evidence: Evidence, engine: Level) -> list[Comparison]:
         for level in dict.fromkeys((levels[0], levels[-1]))
         for one in evidence.beside("files", level, base, WITHOUT_START, engine=engine)
     ]
-
-
-def _sleeping(evidence: Evidence) -> Iterator[str]:
-    """How long blocks sleep, and how much more so where there are more of them."""
-    delay_s = float(evidence.baseline["delay"])
-    base = evidence.baseline["files"]
-    most = max(evidence.levels("files"), key=float)
-    if delay_s:
-        yield (
-            f"Every block sleeps for {delay_s:g} s, here as in the paper: {most} blocks sleep"
-            f" {float(most) / float(base):g} times as long in all as {base}."
-        )
 
 
 def _barrier(evidence: Evidence) -> Judged:
@@ -185,7 +179,7 @@ def _variance(evidence: Evidence) -> Judged:
     if not of:
         return Judged("not tested", ["Too few replicates of several numbers of blocks."])
     told = [spread_sentence("blocks", spreads)]
-    sleeping = list(_sleeping(evidence))
+    sleeping = list(unequal_sleep(evidence))
     if sleeping:
         told += [*sleeping, "What sleeps does not vary, so that more blocks vary less by it."]
     if is_shown(count, of):
@@ -281,7 +275,7 @@ CLAIMS = (
     Claim(
         ALIKE,
         INCREMENTATION,
-        _engines,
+        _increments,
         BASELINE,
     ),
     Claim(

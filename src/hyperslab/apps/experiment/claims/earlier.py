@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import hyperslab
+from hyperslab import __version__
 from hyperslab.apps.experiment.begun import Begun
 from hyperslab.units import show_count, show_list
 
@@ -15,7 +15,7 @@ PACKAGE = "hyperslab "
 
 
 def earlier_specs(begun: Sequence[Begun]) -> Iterator[str]:
-    """Which experiments began with another spec than there is now, in a paragraph."""
+    """Name the experiments that began with another spec than there is now, in a paragraph."""
     changed = [one for one in begun if one.differences]
     if changed:
         told = " ".join(map(_changed, changed))
@@ -35,10 +35,10 @@ def _changed(one: Begun) -> str:
 
 
 def earlier_versions(packages: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Which experiments were run by other versions of hyperslab than the one that judges them, in
-    a paragraph, by what each of them used.
+    """Name the experiments that other versions of hyperslab have run than the one that judges
+    them, in a paragraph, by what each of them used.
     """
-    now = f"{PACKAGE}{hyperslab.__version__}"
+    now = f"{PACKAGE}{__version__}"
     others = {
         name: [one for one in used if one.startswith(PACKAGE) and one != now]
         for name, used in packages.items()

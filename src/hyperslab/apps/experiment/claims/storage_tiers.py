@@ -35,6 +35,7 @@ REGIONS = "storage-tiers/regions"
 PARTICIPANTS = "storage-tiers/bids"
 TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
+WAITING = "Busy time that is not spent on a processor, as a share"
 READ_ONCE = (
     "Inputs are read once here, and outputs written once: staging can save waiting, no bytes, so"
     " that it does not pay is by construction."
@@ -102,14 +103,13 @@ def _parallelism(evidence: Evidence) -> Judged:
     return _on_ends(evidence, "Average number of busy slots", _busy_slots, workers="1x")
 
 
-def _waiting(evidence: Evidence, **levels: Level) -> Judged:
-    what = "Busy time that is not spent on a processor, as a share"
-    return _on_ends(evidence, what, _waits, show=_show_waits, **levels)
+def _waiting(evidence: Evidence) -> Judged:
+    return _on_ends(evidence, WAITING, _waits, show=_show_waits)
 
 
 def _programs_waiting(evidence: Evidence) -> Judged:
     """Look at a process for every hardware thread, as the paper's numbers do."""
-    return _waiting(evidence, workers="1x")
+    return _on_ends(evidence, WAITING, _waits, show=_show_waits, workers="1x")
 
 
 def _more_processor_time(evidence: Evidence) -> Judged:
