@@ -15,25 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.apps.bids.containers.participants import name_of
 from hyperslab.apps.bids.containers.runtimes import (
     Container,
     Mount,
     app_words,
     folders,
-    require_mountable,
 )
 from hyperslab.apps.bids.dataset import SUBJECT, Dataset
-from hyperslab.apps.bids.description import FILE, names_of
-from hyperslab.apps.bids.gathering import (
-    among_complete,
-    conclude,
-    earlier,
-    execute,
-    files_below,
-)
+from hyperslab.apps.bids.description import FILE
+from hyperslab.apps.bids.earlier import recorded
+from hyperslab.apps.bids.gathering import earlier
 from hyperslab.apps.bids.running import Selection
-from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.placeholders import literal
 
@@ -51,35 +43,6 @@ class Level:
     "Scratch of the container."
     labels: tuple[str, ...]
     "Labels of the participants that are asked for; () for all."
-
-
-def run_group_in_container(
-    selection: Selection,
-    out: Path,
-    asked: Container,
-    allow_missing: bool = False,
-    limit_s: float | None = None,
-    tell: Tell = unheard,
-) -> list[str]:
-    """Run the group level of an app over every dataset, for some seconds each at most; names of the
-    files that it has made, below the output directory. What it says of the dataset is told.
-
-    Raises UsageError where participants have no result, unless these may be missing, OutputBusy
-    where some are being worked on, and RunStopped where the app has failed.
-    """
-    require_mountable(selection.root, os.path.abspath(out))
-    directory = RunDirectory(out.absolute())
-    with among_complete(selection, directory, allow_missing, needs_images=False) as place:
-        made = []
-        for level in levels(selection, out, place.made, place.folder):
-            with among_results(level, asked, directory) as words:
-                work = str(level.work)
-                what = f"the group level of {name_of(asked.image)} over {level.dataset.folder}"
-                remove = asked.remove_words()
-                execute(words, {"work": work}, directory, work, what, remove, limit_s)
-            made += made_by(level, directory)
-        conclude(selection, directory, place, made, tell)
-    return made
 
 
 def levels(selection: Selection, out: Path, made: Path, scratch: Path) -> Iterator[Level]:
@@ -123,15 +86,6 @@ def among_results(
     _take_back(level)
 
 
-def made_by(level: Level, directory: RunDirectory) -> list[str]:
-    """Names of what the container of a level has made, below the output directory, but for what it
-    says of the dataset.
-    """
-    top = level.private
-    made = (path.relative_to(top).as_posix() for path in files_below(top))
-    return [_below(directory, level.home / name) for name in made if name not in names_of("")]
-
-
 def _lend(level: Level) -> None:
     """Have the app find the description of the dataset, as a file of its own."""
     there = level.home / FILE
@@ -149,7 +103,8 @@ def _take_back(level: Level) -> None:
 
 def _results(home: Path, directory: RunDirectory) -> list[str]:
     """Names in a folder of what participants have left, but for the description."""
-    before = {*earlier(directory), _below(directory, home / FILE)}
+    of_groups = recorded(directory).gathered | earlier(directory)
+    before = {*of_groups, _below(directory, home / FILE)}
     visible = [name for name in os.listdir(home) if not name.startswith(".")]
     return sorted(name for name in visible if _is_left(home / name, directory, before))
 
