@@ -299,7 +299,7 @@ def _require_same_job(
         differs = [
             _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()
-            if before.get(key) != value and key not in aside
+            if before.get(key) != value and key not in aside and _is_comparable(key, before)
         ]
         raise OutputBusy(
             f"--resume: {directory.place} holds the results of a run that differs in"
@@ -307,6 +307,11 @@ def _require_same_job(
             f"{_on_moving(before, now['summary'])} or remove them with"
             f" 'hyperslab clean --all {directory.place}'"
         )
+
+
+def _is_comparable(key: str, before: Mapping[str, Any]) -> bool:
+    """Whether what was asked for before is known: earlier versions recorded no origin."""
+    return key != "origin" or bool(before.get(key))
 
 
 def _was(key: str, before: Any) -> str:

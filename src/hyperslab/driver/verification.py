@@ -16,6 +16,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
+from hyperslab.driver import statements
 from hyperslab.driver.directory import LOCK, RunDirectory
 from hyperslab.driver.manifest import load_manifest, manifests
 from hyperslab.driver.resume import tried_wholes
@@ -50,9 +51,10 @@ def verify(directory: RunDirectory) -> Iterator[Compared]:
         yield Compared(
             "", "the run", f"{done:,} of {show_count(tasks, 'task')} done; finish it with --resume"
         )
+    outputs = [entry for entry in kept["outputs"] if not _is_of_several(directory, entry["path"])]
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
-        files = _Files(kept["outputs"], Path(folder))
-        for entry in kept["outputs"]:
+        files = _Files(outputs, Path(folder))
+        for entry in outputs:
             problem = _mismatch(files, _folder_of(directory, entry), entry)
             yield Compared(entry["path"], _label(entry), problem)
 
@@ -144,6 +146,10 @@ class _Files:
             return gzipindex.index_in(self._folder, source)
         except FormatError as error:
             return replace(source, broken=str(error))  # of every region
+
+
+def _is_of_several(directory: RunDirectory, path: str) -> bool:
+    return is_name(path) and statements.is_of_several(directory.top, path)
 
 
 def is_name(path: str) -> bool:
