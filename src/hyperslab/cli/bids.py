@@ -271,21 +271,18 @@ def bids(
     is_brain = app == BRAIN and contained is None and not gather
     if level == GROUP and dry_run:
         return foretell_group(selection, out)
+    then = _then(selection, out, level, app, gather, contained, allow_missing)
     if level == GROUP:
-        (task,) = _then(selection, out, level, app, gather, contained, allow_missing)
-        told_to_run = (allow_missing, options, quiet, verbose)
-        return _group(selection, out, task, contained, is_brain, *told_to_run)
+        how = (is_brain, allow_missing, options, quiet, verbose)
+        return _group(selection, out, then[0], contained, *how)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out))
-    then = _then(selection, out, level, app, gather, contained, allow_missing)
     if dry_run:
         return foretell(selection, chosen, out, options, contained)
     mention_left_out(selection, chosen, quiet)
-    tidy = partial(_tidy, contained, out, options)
-    result = run_participants(
-        selection, out, chosen, options, progress_for(quiet), then, allow_missing, tidy
-    )
+    more = (progress_for(quiet), then, allow_missing, partial(_tidy, contained, out, options))
+    result = run_participants(selection, out, chosen, options, *more)
     if then and is_brain and _is_gathered(result, then):
         _tell(_said(gathered(selection, out, allow_missing), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
