@@ -122,6 +122,10 @@ def inherit(
     for folder, kept in counted:
         ids = _matching(kept, now, plan, partial(touched.holds, folder))
         found.append(Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"]))
+    if now.get("then"):
+        from hyperslab.driver.later import resting  # which runs over arrays do without
+
+        return resting(found, counted)
     return found
 
 
@@ -396,6 +400,10 @@ def _matching(
     if is_same_later and sum(own >= 0 for own in first.values()) == step == own_step:
         # a later stage rests on the result of all of the first
         stages = len(plan.stages)
+    if now.get("then"):
+        from hyperslab.driver.later import matching  # which runs over arrays do without
+
+        return first | matching(kept, now, do_count=stages > 1)
     ids: dict[int, int] = {}
     for s in range(stages):
         for there, own in first.items():
@@ -403,20 +411,7 @@ def _matching(
             if own >= 0:
                 ours += s * own_step
             ids[s * step + there] = ours
-    if stages == 1:
-        ids |= _superseded(kept, now)
     return ids
-
-
-def _superseded(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[int, int]:
-    """Ids of tasks of a later stage that are done again: what they have made is theirs."""
-    here = {label: place for place, label in enumerate(now.get("then", ()))}
-    labels = enumerate(kept.get("then", ()))
-    return {
-        kept["tasks"] + place: ~(now["tasks"] + here[label])
-        for place, label in labels
-        if label in here
-    }
 
 
 def _same_tasks(

@@ -24,6 +24,7 @@ from hyperslab.plan.journal import Tail
 from hyperslab.storage.recordfile import save_record
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import COPY, call_front, files_of
+from tests.system.end_to_end.command import call
 
 
 def group(
@@ -79,6 +80,7 @@ def test_both_levels_by_two_calls(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert group.code == 0, group
     assert group.out.startswith(f"group      1 file in {out}\n")
     assert (out / "all.txt").read_text() == "head\nhead\n"
+    assert "ended      exit 0" in call("logs", out, "group").out
 
 
 def test_another_group_level_replaces_what_the_last_one_has_made(
@@ -214,6 +216,30 @@ def test_participants_and_both_levels_go_on_with_it(done: tuple[Selection, Path]
     assert not (out / "names").exists()
     assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
     assert not (out / "all").exists()
+
+
+def test_both_levels_after_somebody_was_done_again(done: tuple[Selection, Path]) -> None:
+    """By another call: the group level is done again, whoever is asked for."""
+    selection, out = done
+    options = Options(engine="serial", report=False, resume=True)
+    words = group_words("sh -c 'cat {results}/sub-*/*/* > {out}/all'", selection.root, str(out))
+    app = template_app(COPY)
+
+    def both(asked: Asked) -> int:
+        chosen = select(selection.root, asked)
+        then = (of_group(chosen, words),)
+        result = run_participants(chosen, out, app, options, then=then)
+        assert result.ok, result.failures
+        return sum(one.status == "done" for one in Tail(result.folder).poll())
+
+    assert both(Asked()) == 1
+    assert both(Asked()) == 0
+    make(Path(selection.root), t1w("1"), content=b"another head\n")
+    one = select(selection.root, Asked(("1",)))
+    assert run_participants(one, out, app, options).ok
+    assert both(Asked(("10",))) == 1
+    assert (out / "all").read_text() == "another head\nhead\n"
+    assert both(Asked()) == 0
 
 
 def test_results_that_no_run_has_made(done: tuple[Selection, Path], tmp_path: Path) -> None:
