@@ -16,6 +16,9 @@ import psutil
 import pytest
 
 from hyperslab.apps.bids import app as apps
+from hyperslab.apps.bids import wanted
+from hyperslab.apps.bids.dataset import Participant, Session
+from hyperslab.errors import FormatError
 from hyperslab.plan import commanded
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
@@ -218,6 +221,25 @@ def test_a_participant_whose_folder_cannot_be_listed(
     assert calls.made() == ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
     by_session = calls("--keep-going", "--session-label", "a", "--dry-run")
     assert ("sub-10: " in by_session.out) == (folder == "sub-10")
+
+
+def test_a_fault_of_a_participant_who_is_done_by_sessions(
+    calls: Calls, home: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stops no others, though nobody can say which sessions there are."""
+    assert calls("--session-label", "a", "b").code == 0
+    real = wanted.sessions
+
+    def closed(participant: Participant) -> list[Session]:
+        if participant.label == "2":
+            raise FormatError(f"{participant.folder}: cannot be listed")
+        return real(participant)
+
+    monkeypatch.setattr(wanted, "sessions", closed)
+    make(home, t1w("3", "a"))
+    failed = calls("--keep-going", "--session-label", "a")
+    assert (failed.code, "failed: sub-2" in failed.err) == (1, True), failed
+    assert calls.made() == ["sub-2_ses-a", "sub-2_ses-b", "sub-3_ses-a"]
 
 
 def test_folders_are_listed_once_for_each_purpose(

@@ -66,8 +66,8 @@ class Session:
     label: str
     "Label without ses-; '' for a participant without sessions."
     folder: str
-    is_closed: bool = False
-    "Whether the folder of the participant could not be listed."
+    fault: str = ""
+    "Why nobody can say what the participant has; '' otherwise."
 
 
 @dataclass(frozen=True, slots=True)

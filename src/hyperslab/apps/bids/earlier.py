@@ -135,9 +135,13 @@ def participant_of(label: str) -> str:
 
 
 def require_same_way(asked_for: Sequence[Unit], done: Collection[str], out: Path) -> None:
-    """Raise UsageError for a participant who is done in the other way than is asked for."""
+    """Raise UsageError for a participant who is done in the other way than is asked for, if it can
+    be done at all.
+    """
     by_session = {participant_of(label) for label in done}.difference(done)
     for unit in asked_for:
+        if unit.fault:
+            continue
         name = unit.participant.name
         if unit.label == name and name in by_session:
             raise UsageError(

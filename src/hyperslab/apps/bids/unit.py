@@ -69,13 +69,13 @@ def units(
 
 
 def _of_session(session: Session, kind: Kind) -> Unit:
-    found: Sequence[File] = ()
-    fault = ""
+    if session.fault:
+        return Unit(session.participant, session.label, (), session.fault)
     try:
-        found = images(session, kind)
+        found = tuple(images(session, kind))
     except HyperslabError as error:
-        fault = str(error)
-    return Unit(session.participant, session.label, tuple(found), fault)
+        return Unit(session.participant, session.label, (), str(error))
+    return Unit(session.participant, session.label, found)
 
 
 def require_content(several: Sequence[Unit], needs_images: bool = True) -> list[str]:

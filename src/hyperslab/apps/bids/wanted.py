@@ -71,8 +71,8 @@ def choose_participants(
 def choose_sessions(
     participants: Sequence[Participant], labels: Iterable[str]
 ) -> dict[Participant, list[Session]]:
-    """Sessions by their labels, with or without ses-, of each participant that has one of them. Of
-    one whose folder cannot be listed it is the folder, whoever looks into which finds that out.
+    """Sessions by their labels, with or without ses-, of each participant that has one of them. One
+    whose folder cannot be listed has a session that says so, whichever are asked for.
 
     Raises UsageError for a label that no session has.
     """
@@ -83,7 +83,7 @@ def choose_sessions(
     known = {session.label for several in found.values() for session in several}
     _require_known("--session-label", SESSION, wanted, known)
     chosen = {
-        one: [session for session in several if session.label in wanted or session.is_closed]
+        one: [session for session in several if session.label in wanted or session.fault]
         for one, several in found.items()
     }
     return {one: several for one, several in chosen.items() if several}
@@ -92,8 +92,8 @@ def choose_sessions(
 def _sessions(participant: Participant) -> list[Session]:
     try:
         return sessions(participant)
-    except HyperslabError:
-        return [Session(participant, "", participant.folder, is_closed=True)]
+    except HyperslabError as error:
+        return [Session(participant, "", participant.folder, str(error))]
 
 
 def images(session: Session, kind: Kind = T1W) -> list[File]:
