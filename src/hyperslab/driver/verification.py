@@ -16,7 +16,6 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
-from hyperslab.driver import statements
 from hyperslab.driver.directory import LOCK, RunDirectory
 from hyperslab.driver.manifest import load_manifest, manifests
 from hyperslab.driver.resume import tried_wholes
@@ -149,6 +148,9 @@ class _Files:
 
 
 def _is_of_several(directory: RunDirectory, path: str) -> bool:
+    """Whether a file is made of what several commands say, and no result of one."""
+    from hyperslab.driver import statements  # which runs over arrays do without
+
     return is_name(path) and statements.is_of_several(directory.top, path)
 
 
