@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
-from hyperslab.machine import spawner
+from hyperslab.machine import spawner, spawner_program
 from hyperslab.machine.spawner import Ended, Refused
+from hyperslab.plan.command import CommandTask
+from hyperslab.plan.failing import after
 from tests.system.faults.command import PATIENCE_S, await_that
 
 LATE_S = 4.0
@@ -131,6 +135,65 @@ def test_a_late_command_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     ended = run(tmp_path, "sh", "-c", script, limit_s=LATE_S)
     assert ended.is_late
     assert ended.status == -signal.SIGKILL
+
+
+def test_a_command_that_cannot_be_killed_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that waits for a dead server is not: here nothing is sent to it."""
+    word = f"85{os.getpid()}"
+    deaf = inspect.getsource(spawner_program)
+    for line in ("os.killpg(group, number)", "os.kill(left, signal.SIGKILL)"):
+        assert line in deaf
+        deaf = deaf.replace(line, "pass")
+    deaf = deaf.replace("GRACE_S = 2.0", "GRACE_S = 0.1").replace("_MOST_S = 10.0", "_MOST_S = 0.3")
+    monkeypatch.setattr(spawner, "_text", lambda: deaf)
+    script = f"trap '' HUP TERM; echo said; sleep {word}"
+    began_s = time.monotonic()
+    ended = run(tmp_path, "sh", "-c", script, limit_s=0.3)
+    assert time.monotonic() - began_s < PATIENCE_S
+    assert (ended.is_late, ended.is_stuck, ended.nbytes) == (True, True, len("said\n"))
+    failed = after(CommandTask("sub-1", ("sh",)), ended, 0.3, is_short=False)
+    assert "took longer than 0.3 s, and could not be ended: it waits for storage" in str(failed)
+    monkeypatch.undo()
+    assert not run(tmp_path, "true").is_stuck
+    for left in with_word(word):
+        left.kill()
+
+
+def test_of_much_that_is_printed_the_beginning_and_the_end_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each command by itself; the log says how much is left out, and others may write there."""
+    monkeypatch.setattr(spawner, "KEPT_NBYTES", 4000)
+    assert run(tmp_path, "echo", "before").status == 0
+    count = 200_000
+    ended = run(tmp_path, "seq", str(count))
+    assert ended.status == 0
+    with (tmp_path / "log").open("a") as log:
+        log.write("behind\n")
+    assert run(tmp_path, "echo", "after").status == 0
+    text = (tmp_path / "log").read_text()
+    assert (text.startswith("before\n1\n2\n"), text.endswith("behind\nafter\n")) == (True, True)
+    own = text[ended.offset : ended.offset + ended.nbytes]
+    assert len(own) <= 4000
+    head, _, rest = own.partition("\nhyperslab: ")
+    said, _, end = rest.partition("\n")
+    printed = "".join(f"{number}\n" for number in range(1, count + 1))
+    left_out = int(said.split()[0].replace(",", ""))
+    assert printed.startswith(head)
+    assert printed.endswith(end)
+    assert len(head) + left_out + len(end) == len(printed)
+    assert min(len(head), 2 * len(end)) >= 2000
+
+
+def test_a_command_goes_on_when_its_log_is_full(tmp_path: Path) -> None:
+    """What it makes may have room elsewhere."""
+    environment = dict(os.environ)
+    script = ["sh", "-c", f"seq 1000; touch {tmp_path}/made"]
+    ended = spawner.run(script, str(tmp_path), environment, "/dev/full", None, quiet)
+    assert ended.status == 0
+    assert (tmp_path / "made").exists()
 
 
 def test_what_the_watch_raises_ends_the_command(tmp_path: Path) -> None:

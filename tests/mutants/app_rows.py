@@ -150,8 +150,8 @@ APPS = [
     Mutant(
         "what another call says of a dataset meanwhile is lost",
         "src/hyperslab/apps/bids/described.py",
-        "while before != (now := _said(directory, site)):",
-        "if before != (now := _said(directory, site)):",
+        "while before != (now := said_of(directory, site)):",
+        "if before != (now := said_of(directory, site)):",
         "tests/apps/bids/test_described.py::test_what_another_call_says_meanwhile_is_not_lost",
     ),
     Mutant(

@@ -17,12 +17,11 @@ from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.boutiques import boutiques_app, is_descriptor
 from hyperslab.apps.bids.brains import brain_app
 from hyperslab.apps.bids.calling import function_app, is_function
-from hyperslab.apps.bids.containers.group import run_group_in_container
 from hyperslab.apps.bids.containers.grouping import container_group_task
 from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
-from hyperslab.apps.bids.gathering import run_group_command, told
+from hyperslab.apps.bids.gathering import Complete, require_brains, require_done, run_group, told
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import group_task, of_group
 from hyperslab.apps.bids.running import (
@@ -30,7 +29,6 @@ from hyperslab.apps.bids.running import (
     Selection,
     gathered,
     require_tables,
-    run_group,
     run_participants,
     select,
 )
@@ -267,24 +265,24 @@ def bids(
         return run_with_scratch(wanted, options)
     if validate:
         _validate(selection, quiet)
-    contained = _usable(contained, app, invocation, level, options)
+    contained = _usable(contained, app, invocation, options)
     gather = _gather(selection, out, level, app, group_app, contained)
+    is_brain = app == BRAIN and contained is None and not gather
     if level == GROUP and dry_run:
         return foretell_group(selection, out)
+    then = _then(selection, out, level, app, gather, contained, allow_missing)
     if level == GROUP:
-        return _group(selection, out, app, gather, contained, allow_missing, task_timeout, quiet)
+        how = (is_brain, allow_missing, options, quiet, verbose)
+        return _group(selection, out, then[0], contained, *how)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
         chosen = container_app(contained, os.fspath(out), selection.asked.per)
-    then = _then(selection, out, level, app, gather, contained, allow_missing)
     if dry_run:
         return foretell(selection, chosen, out, options, contained)
     mention_left_out(selection, chosen, quiet)
-    tidy = partial(_tidy, contained, out, options)
-    result = run_participants(
-        selection, out, chosen, options, progress_for(quiet), then, allow_missing, tidy
-    )
-    if then and app == BRAIN and contained is None and _is_gathered(result, then):
+    more = (progress_for(quiet), then, allow_missing, partial(_tidy, contained, out, options))
+    result = run_participants(selection, out, chosen, options, *more)
+    if then and is_brain and _is_gathered(result, then):
         _tell(_said(gathered(selection, out, allow_missing), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
@@ -351,7 +349,7 @@ def _validate(selection: Selection, quiet: bool) -> None:
 
 
 def _usable(
-    contained: Container | None, app: str, invocation: str, level: str, options: Options
+    contained: Container | None, app: str, invocation: str, options: Options
 ) -> Container | None:
     """The container with what is known of its image, where that can be looked at here. Raises
     UsageError.
@@ -359,7 +357,7 @@ def _usable(
     if contained is None:
         return None
     _require_alone(app, invocation)
-    return require_usable(contained, level == GROUP or run_here(options))
+    return require_usable(contained, run_here(options))
 
 
 def _require_alone(app: str, invocation: str) -> None:
@@ -374,27 +372,35 @@ def _require_alone(app: str, invocation: str) -> None:
 def _group(
     selection: Selection,
     out: Path,
-    app: str,
-    gather: tuple[str, ...],
+    task: CommandTask,
     contained: Container | None,
+    is_brain: bool,
     allow_missing: bool,
-    limit_s: float | None,
+    options: Options,
     quiet: bool,
+    verbose: bool,
 ) -> int:
-    """Run the group level, for so many seconds at most, and say what came of it."""
-    more = (allow_missing, limit_s, partial(mention, quiet=quiet))
+    """Run the group level by itself, and say what came of it."""
     if contained is not None:
         for line in containers.without_effect(contained):
             mention(line, quiet=quiet)
-        lines = [told(run_group_in_container(selection, out, contained, *more), out)]
-    elif gather:
-        lines = [told(run_group_command(selection, out, gather, *more), out)]
-    elif app == BRAIN:
-        lines = _said(run_group(selection, out, allow_missing), out)
-    else:
-        raise _without_group_app(GROUP, app)
-    _tell(lines, quiet)
-    return 0
+    progress = progress_for(quiet)
+    tidy = partial(_tidy, contained, out, options)
+    require = _complete(is_brain, contained)
+    result = run_group(selection, out, task, options, require, progress, allow_missing, tidy)
+    if result.ok:
+        lines = [told(result, out)]
+        if is_brain:
+            lines = _said(gathered(selection, out, allow_missing), out)
+        _tell(lines, quiet)
+    return show_result(result, out, quiet, verbose=verbose)
+
+
+def _complete(is_brain: bool, contained: Container | None) -> Complete:
+    """What looks whether the participants of an app have results."""
+    if is_brain:
+        return require_brains
+    return partial(require_done, needs_images=contained is None)
 
 
 def _is_gathered(result: Result, then: Sequence[CommandTask]) -> bool:
@@ -423,16 +429,16 @@ def _then(
     contained: Container | None,
     allow_missing: bool,
 ) -> tuple[CommandTask, ...]:
-    """The commands of the group level, where that belongs to the run."""
-    if level != BOTH:
+    """The commands of the group level, where that belongs to the run, or is all of it."""
+    if level not in (GROUP, BOTH):
         return ()
     if contained is not None:
         return (container_group_task(selection, out, contained, allow_missing),)
+    if gather:
+        return (of_group(selection, gather),)
     if app == BRAIN:
         return (group_task(selection, out, allow_missing),)
-    if not gather:
-        raise _without_group_app(BOTH, app)
-    return (of_group(selection, gather),)
+    raise _without_group_app(level, app)
 
 
 def _gather(

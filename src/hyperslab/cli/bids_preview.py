@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,11 +10,9 @@ import typer
 
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.containers.runtimes import Container
-from hyperslab.apps.bids.content import line_to_get
-from hyperslab.apps.bids.dataset import is_divided
+from hyperslab.apps.bids.dataset import derivatives, is_divided
 from hyperslab.apps.bids.foretelling import outlook
 from hyperslab.apps.bids.running import Selection, units_of
-from hyperslab.apps.bids.unit import require_content
 from hyperslab.cli.telling import mention
 from hyperslab.driver.options import Options
 from hyperslab.units import show_count
@@ -42,28 +41,33 @@ def foretell(
     typer.echo(f"dataset    {selection.root}")
     typer.echo(f"found      {show_count(participants, 'participant')}{of_sites}")
     typer.echo(f"images     {images:,}")
+    if made := [os.path.relpath(one, selection.root) for one in _derivatives(selection)]:
+        typer.echo(f"beside     {_listed(made)}")
     typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
     for line in (*expected.lines(), *_left_out(selection, app)):
         typer.echo(line)
     return 0
 
 
+def _derivatives(selection: Selection) -> list[str]:
+    """What was made of the datasets before, and lies in them."""
+    return [folder for dataset in selection.datasets for folder in derivatives(dataset)]
+
+
 def mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
-    """Say what no task works on, and which files are not here that the app may read. Raises
-    UsageError where it has none.
-    """
+    """Say what no task works on, and whose task fails before it begins."""
     for line in _left_out(selection, app):
         mention(line, quiet=quiet)
-    absent = require_content(units_of(selection, app), app.needs_images)
-    if absent:
-        links = f"{show_count(len(absent), 'link')} without content"
-        fetch = f"if the app reads them, type '{line_to_get(absent)}'"
-        mention(f"not here   {links}: {fetch}", quiet=quiet)
 
 
 def _left_out(selection: Selection, app: App) -> Iterator[str]:
-    """What no task works on, and what else is not looked at."""
+    """What no task works on, or can work on, and what else is not looked at."""
     yield from app.notes
+    faulty = [unit for unit in selection.units if unit.fault]
+    for unit in faulty[:_NAMED]:
+        yield f"fails      {unit.label}: {unit.fault}"
+    if len(faulty) > _NAMED:
+        yield f"fails      {len(faulty) - _NAMED:,} more, for reasons like these"
     if app.needs_images and selection.without_images:
         labels = [unit.label for unit in selection.without_images]
         yield f"left out   {_listed(labels)}: no image that is wanted"
@@ -78,7 +82,7 @@ def _mixed(selection: Selection) -> list[str]:
     if asked.per != "session" or asked.session_labels:
         return []
     units = (*selection.units, *selection.without_images)
-    participants = dict.fromkeys(unit.participant for unit in units)
+    participants = dict.fromkeys(unit.participant for unit in units if not unit.fault)
     return [one.name for one in participants if not is_divided(one)]
 
 

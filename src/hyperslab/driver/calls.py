@@ -108,6 +108,8 @@ class Hand:
     "Wholes that no other call works on meanwhile."
     done: frozenset[str]
     "Names of all wholes that are done, of whatever call."
+    has_waited: bool = False
+    "Whether others were waited for until it was in hand."
 
     @property
     def names(self) -> frozenset[str]:
@@ -192,7 +194,8 @@ def _begin(
             free = _free(directory, purpose.wanted, taken, left)
             if free:
                 purpose = replace(purpose, wanted=free)
-                return _taking(directory, claims, seen.ledger, purpose)
+                hand = _taking(directory, claims, seen.ledger, purpose)
+                return replace(hand, has_waited=has_waited)
             save_ledger(directory, seen.ledger)
             claims.share(WAITING)
         directory.await_workers_of(left, tell)

@@ -61,7 +61,9 @@ def _written(directory: RunDirectory) -> Iterator[str]:
 
 
 def _gathered(directory: RunDirectory) -> list[str]:
-    """Names of what a group level has made beside any run. Raises DamagedRecord."""
+    """Names of what group levels of earlier versions have made, which were no runs. Raises
+    DamagedRecord.
+    """
     try:
         record = load_record(directory.root / GATHERED, "remove it, and the files of that level")
     except FileNotFoundError:

@@ -12,8 +12,7 @@ committed.jsonl          which allocation every finished volume was, its size an
 replaced.json            outputs of earlier runs, until one that was begun with --overwrite has
                          replaced them
 blocks/                  files of blocks until then, under the names that they are to have
-group/                   what the group level of a container is writing
-group.json, group.log    the files that it has made, and what it has printed
+group.json               files that group levels of earlier versions have made, which were no runs
 statements/              what commands say of all that is there, for one text of them all
 published.json           the files of a conversion to a URL that have been sent
 replacing                exists while several files get their names: some may be old
@@ -84,7 +83,7 @@ _PREFIX = "run-"
 "How names of folders of submissions begin."
 LOCK, CLAIMS, LEDGER, CANCEL = "lock", "claims", "calls.json", "cancel"
 GATHERED = "group.json"
-"Record of the files that the group level of a call of its own, or of a container, has made."
+"Record of the files that group levels of earlier versions have made, which were no runs."
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 RunState = Literal["running", "done", "failed", "stopped", "cancelled", "died"]

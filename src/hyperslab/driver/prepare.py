@@ -191,7 +191,7 @@ def prepare(
     obstacle = ""
     if directory is not None:
         obstacle = _obstacle(
-            functools.partial(_require_usable, directory, options, replaces, bool(earlier)), dry
+            functools.partial(_require_usable, pipeline, directory, options, replaces, earlier), dry
         )
     if obstacle:
         earlier = []
@@ -433,7 +433,11 @@ def _is_gone(directory: RunDirectory) -> bool:
 
 
 def _require_usable(
-    directory: RunDirectory, options: Options, replaces: bool, has_earlier: bool
+    pipeline: Pipeline,
+    directory: RunDirectory,
+    options: Options,
+    replaces: bool,
+    earlier: Sequence[object],
 ) -> None:
     """Raise OutputBusy for a directory that another run is using, that holds earlier ones which are
     not meant to be resumed, or something else. A call has looked at all that when it began.
@@ -449,20 +453,18 @@ def _require_usable(
     if replaces:
         vacancy.require_replaceable(directory, options.verb)
         return
-    if not has_earlier:
-        vacancy.require_empty(directory, options.verb)
+    if not earlier:
+        if not _only_gathers(pipeline):
+            vacancy.require_empty(directory, options.verb)
         return
     if options.resume:
         return
-    if directory.file:
-        what = "belongs to a run that ended early"
-        if (directory.out / directory.file).exists():
-            what = "exists already"
-        raise OutputBusy(
-            f"{directory.out / directory.file} {what}: give another name, --overwrite to start"
-            " over, or --resume to continue the run that made it"
-        )
     raise vacancy.holds_earlier(directory, options.verb)
+
+
+def _only_gathers(pipeline: Pipeline) -> bool:
+    """Whether a run makes something of what is in its output directory, whoever has made that."""
+    return isinstance(pipeline.end, Execute) and pipeline.end.only_gathers
 
 
 def _resting(plan: Plan, done: set[int]) -> set[int]:

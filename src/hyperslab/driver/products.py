@@ -124,9 +124,8 @@ class Products:
             if i in self._tasks and self._is_own(outcome)
         }
         if not self._volumes:
-            return {
-                i for i, outcome in known.items() if all(map(self._has_its_size, outcome.outputs))
-            }
+            own = {i: self._own(outcome) for i, outcome in known.items()}
+            return {i for i, written in own.items() if all(map(self._has_its_size, written))}
         files = self._surely_committed()
         return {i for i, outcome in known.items() if self._is_there(outcome, files)}
 
@@ -141,6 +140,15 @@ class Products:
         _, task = self._tasks[outcome.task]
         named = tuple(os.path.basename(written.path) for written in outcome.outputs)
         return named == task.outputs
+
+    def _own(self, outcome: Outcome) -> Sequence[Written]:
+        """What a task has written, without files that are made of what several say."""
+        if not self._commands:
+            return outcome.outputs
+        from hyperslab.driver import statements  # which runs over arrays do without
+
+        top = self._directory.top
+        return [one for one in outcome.outputs if not statements.is_of_several(top, one.path)]
 
     def _place(self, written: Written) -> Path:
         """The file of a block, or of a command, in this directory."""
@@ -220,7 +228,7 @@ class Products:
         vouched = vouched_for(self._directory) if results else set()
         found = set()
         for i, outcome in results.items():
-            if any(self._is_lost(written, vouched) for written in outcome.outputs):
+            if any(self._is_lost(written, vouched) for written in self._own(outcome)):
                 found.add(i)
         return found
 
@@ -434,15 +442,16 @@ class Products:
 
     def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         job, task = self._tasks[outcome.task]
+        own = self._own(outcome)
         paths = list(task.outputs)
         if self._commands:
-            paths = [written.path for written in outcome.outputs]
-        regions: list[dict[str, Any]] = [{}] * len(outcome.outputs)
+            paths = [written.path for written in own]
+        regions: list[dict[str, Any]] = [{}] * len(own)
         if self._volumes:
             parts = self._parts(outcome.task)
             paths = [self._volumes[volume].sink.path for volume, _ in parts]
             regions = [self._region(volume, slab) for volume, slab in parts]
-        for path, region, written in zip(paths, regions, outcome.outputs, strict=True):
+        for path, region, written in zip(paths, regions, own, strict=True):
             entry = {
                 "task": outcome.task,
                 "block": job.label(task),

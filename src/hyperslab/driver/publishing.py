@@ -150,13 +150,18 @@ class Publishing:
             for name in sorted(names):
                 self._require_free(task, name)
             before = self._names.get(task.id, set())
-            earlier = before - names
+            earlier = (before | self._replaced(task)) - names
             new = names - before
             self._firsts |= {name for name in new if self._is_call or not _owns(task, name)}
             self._names[task.id] = names | earlier
             for name in names:
                 self._owners[name] = task.id
         return made, earlier
+
+    def _replaced(self, task: Task) -> set[str]:
+        """Names of what a task may take the place of: of files that belong to nobody."""
+        assert task.command is not None
+        return {name for name in task.command.replaces if self._owners.get(name) is None}
 
     def _adopt(self, task: Task) -> None:
         """Let names be the task's that an earlier attempt may have given, but for those that others
@@ -194,7 +199,7 @@ class Publishing:
                 f"another task has written {name} already: let each task give its files names of"
                 " their own"
             )
-        if not os.path.lexists(self._out / name):
+        if name in self._replaced(task) or not os.path.lexists(self._out / name):
             return
         if self._is_call:
             raise self._is_of_others(name)
@@ -291,7 +296,7 @@ class Publishing:
         with self._lock:
             self._names[task.id].difference_update(names)
             for name in names:
-                del self._owners[name]
+                self._owners.pop(name, None)
 
 
 @contextmanager

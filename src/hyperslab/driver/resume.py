@@ -118,11 +118,17 @@ def inherit(
             for folder, kept in counted
             for there, command in _in_doubt(kept, now, plan)
         )
-    found = []
-    for folder, kept in counted:
-        ids = _matching(kept, now, plan, partial(touched.holds, folder))
-        found.append(Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"]))
-    return found
+    found: list[Mapping[int, int]] = [
+        _matching(kept, now, plan, partial(touched.holds, folder)) for folder, kept in counted
+    ]
+    if now.get("then"):
+        from hyperslab.driver.later import resting  # which runs over arrays do without
+
+        found = resting(found, counted)
+    return [
+        Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
+        for (folder, kept), ids in zip(counted, found, strict=True)
+    ]
 
 
 def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
@@ -299,7 +305,7 @@ def _require_same_job(
         differs = [
             _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()
-            if before.get(key) != value and key not in aside
+            if before.get(key) != value and key not in aside and _is_comparable(key, before)
         ]
         raise OutputBusy(
             f"--resume: {directory.place} holds the results of a run that differs in"
@@ -307,6 +313,11 @@ def _require_same_job(
             f"{_on_moving(before, now['summary'])} or remove them with"
             f" 'hyperslab clean --all {directory.place}'"
         )
+
+
+def _is_comparable(key: str, before: Mapping[str, Any]) -> bool:
+    """Whether what was asked for before is known: earlier versions recorded no origin."""
+    return key != "origin" or bool(before.get(key))
 
 
 def _was(key: str, before: Any) -> str:
@@ -391,6 +402,10 @@ def _matching(
     if is_same_later and sum(own >= 0 for own in first.values()) == step == own_step:
         # a later stage rests on the result of all of the first
         stages = len(plan.stages)
+    if now.get("then"):
+        from hyperslab.driver.later import matching  # which runs over arrays do without
+
+        return first | matching(kept, now, do_count=stages > 1)
     ids: dict[int, int] = {}
     for s in range(stages):
         for there, own in first.items():
@@ -398,20 +413,7 @@ def _matching(
             if own >= 0:
                 ours += s * own_step
             ids[s * step + there] = ours
-    if stages == 1:
-        ids |= _superseded(kept, now)
     return ids
-
-
-def _superseded(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[int, int]:
-    """Ids of tasks of a later stage that are done again: what they have made is theirs."""
-    here = {label: place for place, label in enumerate(now.get("then", ()))}
-    labels = enumerate(kept.get("then", ()))
-    return {
-        kept["tasks"] + place: ~(now["tasks"] + here[label])
-        for place, label in labels
-        if label in here
-    }
 
 
 def _same_tasks(

@@ -50,6 +50,13 @@ def _statements(place: Path) -> Iterator[Statement]:
         yield Statement(speaker, path.read_text(encoding="utf-8"))
 
 
+def is_of_several(top: Path, name: str) -> bool:
+    """Whether the file of this name is made of what was said, so that it is nobody's result: an
+    earlier version may have recorded it as one.
+    """
+    return (top / FOLDER / name).is_dir()
+
+
 def text_of(path: Path) -> str | None:
     """What a file says; None where there is none. Raises OSError."""
     try:

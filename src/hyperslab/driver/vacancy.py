@@ -42,7 +42,15 @@ def _is_beside(path: Path, verb: str) -> bool:
 
 
 def holds_earlier(directory: RunDirectory, verb: str) -> OutputBusy:
-    """The refusal of a directory that holds earlier runs which are not meant to be resumed."""
+    """The refusal of a directory or a file of earlier runs that are not meant to be resumed."""
+    if directory.file:
+        what = "belongs to a run that ended early"
+        if (directory.out / directory.file).exists():
+            what = "exists already"
+        return OutputBusy(
+            f"{directory.out / directory.file} {what}: give another name, --overwrite to start"
+            " over, or --resume to continue the run that made it"
+        )
     others = "--overwrite to start over and replace it at the end, or choose another output"
     if verb == "bids":
         others = "choose another output directory"

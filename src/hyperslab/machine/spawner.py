@@ -23,6 +23,8 @@ from hyperslab.machine import spawner_program
 
 AFTER_S = 60.0
 "How long the command that removes the rest of another one may take."
+KEPT_NBYTES = 64 * 1024**2
+"Bytes of what a command prints that its log keeps: of more the beginning and the end."
 POLL_S = 0.2
 "How often whoever waits for a command looks whether it is still to run."
 
@@ -51,7 +53,9 @@ class Ended:
     offset: int
     "Place in the log where what it printed begins."
     nbytes: int
-    "Length of that."
+    "Length of that, as far as it was kept."
+    is_stuck: bool = False
+    "Whether it has not ended although it was killed, as it waits for what does not answer."
 
 
 class _Spawner:
@@ -126,7 +130,8 @@ def run(
     watch: Callable[[], None],
     after: Sequence[str] = (),
 ) -> Ended:
-    """Run a command whose output is appended to a log; no input reaches it.
+    """Run a command whose output is appended to a log, of which that keeps KEPT_NBYTES at most; no
+    input reaches it.
 
     `limit_s` is the time that it may take; `watch` is called now and then, and ends the command by
     what it raises. `after` is a command that removes what lies outside of the processes of one that
@@ -141,6 +146,7 @@ def run(
         "log": log,
         "limit_s": limit_s,
         "after": list(after),
+        "kept_nbytes": KEPT_NBYTES,
     }
     try:
         answer = _here.spawner.ask(request, watch)
@@ -155,7 +161,10 @@ def run(
         number, path, said = refusal
         reason = os.strerror(number) if number else said
         raise Refused(number, reason, path)
-    return Ended(**answer)
+    ended = Ended(**answer)
+    if ended.is_stuck:  # another spawner has nothing to do with it
+        end()
+    return ended
 
 
 def end() -> None:

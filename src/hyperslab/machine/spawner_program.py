@@ -14,6 +14,10 @@ has started. It rests on the standard library alone, and starts in some 20 ms.
 - a text without `#!` is a script of the shell, as for execvp(3)
 - what lies outside of its processes, as the container of a daemon does, is removed by another
   command (`after`), unless the first one ended well
+- what it prints comes by a pipe, and goes to its log as it comes; of more than the log is to keep
+  the beginning and the end stay
+- one that no signal ends, as it waits for a server or a device that does not answer, is left to
+  itself after a while; this process ends then, too
 
 Held by tests/machine/test_spawner.py.
 """
@@ -30,7 +34,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NoReturn
 
 GRACE_S = 2.0
@@ -38,6 +42,10 @@ GRACE_S = 2.0
 _AGAIN_S = 0.01
 _MOST_S = 10.0
 "How long processes that cannot be killed, as they wait for a dead server, are waited for."
+_PIECE_NBYTES = 1 << 16
+"What is read of a pipe at once, which is what it holds by default."
+_DRAINED = 64
+"Reads of what a pipe holds at most when whoever has written to it is gone."
 _AFTER_S = 60.0
 "How long the command that removes the rest of another one may take."
 _NOTICED = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM)
@@ -66,6 +74,8 @@ def main() -> None:
             return
         with suppress(BrokenPipeError):
             os.write(1, json.dumps(answer).encode() + b"\n")
+        if answer.get("is_stuck"):
+            return
 
 
 def _requests() -> Iterator[dict[str, Any]]:
@@ -78,37 +88,134 @@ def _requests() -> Iterator[dict[str, Any]]:
 
 def _run(request: dict[str, Any], woken: int) -> dict[str, Any] | None:
     """Run a command to its end; None where the worker is gone."""
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    try:
-        offset = os.fstat(log).st_size
+    with closing(_Log(request["log"], request["kept_nbytes"])) as log:
         began_ns = time.monotonic_ns()
-        child, refusal = _start(request, log)
+        child, refusal = _start(request, log.sink)
+        log.listen()
         if refusal is not None:
             os.waitpid(child, 0)
             return {"refusal": refusal}
         usage = _Usage()
-        status, why = _await(child, request["limit_s"] or math.inf, woken, usage)
+        status, why = _await(child, request["limit_s"] or math.inf, woken, usage, log)
         ended_ns = time.monotonic_ns()
         if request["after"] and (status or why):
-            _clean_up(request)
-        _end_the_rest(usage)
-        nbytes = os.fstat(log).st_size - offset
-    finally:
-        os.close(log)
+            _clean_up(request, log)
+        _end_the_rest(usage, log, GRACE_S if status is None else _MOST_S)
+        nbytes = log.end()
     if why == "left":
         return None
     return {
-        "status": os.waitstatus_to_exitcode(status),
+        "status": os.waitstatus_to_exitcode(signal.SIGKILL if status is None else status),
         "is_late": why == "late",
+        "is_stuck": status is None,
         "start_ns": began_ns,
         "end_ns": ended_ns,
         "user_s": usage.user_s,
         "system_s": usage.system_s,
         "max_rss": usage.max_rss,
         "log": request["log"],
-        "offset": offset,
+        "offset": log.offset,
         "nbytes": nbytes,
     }
+
+
+class _Log:
+    """What a command prints, on its way from a pipe to the end of a file to which others append,
+    too: all of it, or where that would be more than it keeps, a half of that from the beginning,
+    and a quarter at least from the end.
+    """
+
+    def __init__(self, path: str, kept_nbytes: int) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._path = path
+        self._kept_nbytes = kept_nbytes
+        self._too_long_nbytes = kept_nbytes
+        self.offset = os.fstat(self._file).st_size
+        self._left_out = 0
+        self._lost = 0
+        self.source, self.sink = os.pipe()
+        os.set_blocking(self.source, False)
+        self.is_open = True
+
+    def close(self) -> None:
+        for end in (self._file, self.source, self.sink):
+            if end >= 0:
+                os.close(end)
+
+    def listen(self) -> None:
+        """Let the command alone have the end that is written to."""
+        os.close(self.sink)
+        self.sink = -1
+
+    def pump(self) -> bool:
+        """Bring what has come to the file; whether that was anything."""
+        if not self.is_open:
+            return False
+        try:
+            data = os.read(self.source, _PIECE_NBYTES)
+        except BlockingIOError:
+            return False
+        self.is_open = bool(data)
+        self._append(data)
+        if os.fstat(self._file).st_size - self.offset > self._too_long_nbytes:
+            self._keep_short()
+        return self.is_open
+
+    def end(self) -> int:
+        """Bring the rest to the file, and say what is lacking there; bytes that were printed, or
+        say so.
+        """
+        for _ in range(_DRAINED):
+            if not self.pump():
+                break
+        if self._lost:
+            self._append(f"\nhyperslab: {self._lost:,} bytes could not be written here\n".encode())
+        return os.fstat(self._file).st_size - self.offset
+
+    def _append(self, data: bytes) -> None:
+        """Write to a disk that may be full: the command goes on, and its log lacks that."""
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            self._lost += len(left)
+
+    def _keep_short(self) -> None:
+        """Shorten the file, or try that again when it is twice as long: the command goes on."""
+        self._too_long_nbytes *= 2
+        with suppress(OSError):
+            self._shorten()
+            self._too_long_nbytes = self._kept_nbytes
+
+    def _shorten(self) -> None:
+        """Move the end behind the beginning, with a note of how much was between them."""
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            noted_at = self.offset + self._kept_nbytes // 2
+            behind = noted_at
+            if self._left_out:
+                behind += len(self._note())
+            size = os.fstat(file).st_size
+            first = size - self._kept_nbytes // 4
+            self._left_out += first - behind
+            note = self._note()
+            place = noted_at + len(note)
+            while data := os.pread(file, _PIECE_NBYTES, first):
+                os.pwrite(file, data, place)
+                first += len(data)
+                place += len(data)
+            os.ftruncate(file, place)
+            os.pwrite(file, note, noted_at)
+        finally:
+            os.close(file)
+
+    def _note(self) -> bytes:
+        """What stands in the place of what is left out, of one length however much that is."""
+        return (
+            f"\nhyperslab: {self._left_out:>24,} bytes that it printed here are left out, as all"
+            f" are more than {self._kept_nbytes:,}\n"
+        ).encode()
 
 
 class _Usage:
@@ -192,15 +299,19 @@ def _is_text(path: str) -> bool:
         return b"\0" not in file.read(_HEAD_NBYTES)
 
 
-def _await(child: int, limit_s: float, woken: int, usage: _Usage) -> tuple[int, str]:
-    """Wait for the end of a command: its status, and why it was ended, 'late' or 'left' by the
-    worker; '' where it was not.
+def _await(
+    child: int, limit_s: float, woken: int, usage: _Usage, log: _Log
+) -> tuple[int | None, str]:
+    """Wait until a command has ended: its status, and why it was ended, 'late' or 'left' by the
+    worker; '' where it was not. Without a status it has not ended, whatever it was sent.
     """
     late_at = time.monotonic() + limit_s
-    kill_at = math.inf
+    kill_at = give_up_at = math.inf
     why = ""
     while (status := _reaped(child, usage)) is None:
         now = time.monotonic()
+        if now >= give_up_at:
+            break
         if now >= kill_at:
             _signal(child, signal.SIGKILL)
             kill_at = now + GRACE_S
@@ -208,11 +319,13 @@ def _await(child: int, limit_s: float, woken: int, usage: _Usage) -> tuple[int, 
             why = "late"
             _signal(child, signal.SIGTERM)
             kill_at = now + GRACE_S
+            give_up_at = kill_at + _MOST_S
         until = kill_at if why else late_at
-        if _is_left(woken, not why, until - time.monotonic()):
+        if _is_left(woken, not why, until - time.monotonic(), log):
             why = "left"
             _signal(child, signal.SIGTERM)
             kill_at = time.monotonic() + GRACE_S
+            give_up_at = kill_at + _MOST_S
     return status, why
 
 
@@ -227,11 +340,15 @@ def _reaped(child: int, usage: _Usage) -> int | None:
             return status
 
 
-def _is_left(woken: int, watches: bool, limit_s: float) -> bool:
-    """Wait until a child may have ended, or for a time; whether the worker is gone instead."""
+def _is_left(woken: int, watches: bool, limit_s: float, log: _Log) -> bool:
+    """Wait until a child may have ended or has printed something, or for a time; whether the worker
+    is gone instead.
+    """
     ends = [woken]
     if watches:
         ends.append(0)
+    if log.is_open:
+        ends.append(log.source)
     timeout = None
     if limit_s < math.inf:
         timeout = max(0.0, limit_s)
@@ -239,6 +356,8 @@ def _is_left(woken: int, watches: bool, limit_s: float) -> bool:
     if woken in ready:
         with suppress(BlockingIOError):
             os.read(woken, 1 << 12)
+    if log.source in ready:
+        log.pump()
     return 0 in ready
 
 
@@ -247,7 +366,7 @@ def _signal(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _clean_up(request: dict[str, Any]) -> None:
+def _clean_up(request: dict[str, Any], log: _Log) -> None:
     """Run the command that removes the rest of one that failed or was ended, also where the worker
     is gone. What both have started is still there.
     """
@@ -259,12 +378,13 @@ def _clean_up(request: dict[str, Any]) -> None:
         return
     give_up_at = time.monotonic() + _AFTER_S
     while _reaped(child, _Usage()) is None and time.monotonic() < give_up_at:
-        time.sleep(_AGAIN_S)
+        if not log.pump():
+            time.sleep(_AGAIN_S)
 
 
-def _end_the_rest(usage: _Usage) -> None:
-    """Kill what a command has left running, and wait for it."""
-    give_up_at = time.monotonic() + _MOST_S
+def _end_the_rest(usage: _Usage, log: _Log, most_s: float) -> None:
+    """Kill what a command has left running, and wait for it, for some seconds at most."""
+    give_up_at = time.monotonic() + most_s
     while time.monotonic() < give_up_at:
         try:
             pid, _, used = os.wait4(-1, os.WNOHANG)
@@ -276,7 +396,8 @@ def _end_the_rest(usage: _Usage) -> None:
         for left in _descendants():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(left, signal.SIGKILL)
-        time.sleep(_AGAIN_S)
+        if not log.pump():
+            time.sleep(_AGAIN_S)
 
 
 def _descendants() -> list[int]:

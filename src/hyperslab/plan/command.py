@@ -92,6 +92,13 @@ class CommandTask:
     different one does.
     """
 
+    replaces: tuple[str, ...] = ()
+    """Names below the output directory of files that no task has made, and that it may take the
+    place of: those that it does not make go when it is done.
+    """
+    made_of: str = ""
+    "What it reads beside its inputs, in a word: a resumed run repeats it where that has changed."
+
     is_kept: bool = False
     """Whether a resumed run keeps what it has made, although the command or its inputs have changed
     since, or are gone.
@@ -129,6 +136,10 @@ class Execute:
     "What the commands are called that come first, and that come then."
     between: Callable[[], None] = nothing
     "What the driver does when all others have ended, before these begin."
+    only_gathers: bool = False
+    """Whether they only put together what is in the output directory, which may hold files that no
+    run has written.
+    """
     origin: str = ""
     """What their files are of, such as the folder of a dataset: results of another one are no
     results of this run. '' where each file is by itself.

@@ -157,7 +157,10 @@ def _source_of(task: CommandTask) -> ArraySource:
 def digest_of(task: CommandTask) -> str:
     """What differs between two commands, of which a run that is resumed repeats one."""
     words = [word for word in task.argv if word not in task.limits]
-    said = json.dumps([words, task.inputs, task.outputs])
+    parts: list[object] = [words, task.inputs, task.outputs]
+    if task.made_of:
+        parts.append(task.made_of)
+    said = json.dumps(parts)
     return hashlib.sha256(said.encode()).hexdigest()
 
 

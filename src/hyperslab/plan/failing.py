@@ -76,10 +76,19 @@ def after(
 def _end(ended: Ended, limit_s: float | None) -> tuple[str, str]:
     """How a command has ended: the name of its failure, and in words."""
     if ended.is_late:
-        return "TimeLimit", f"it took longer than {limit_s:g} s"
+        return "TimeLimit", f"it took longer than {limit_s:g} s{_stuck(ended)}"
     if ended.status < 0:
         return "Signal", f"ended by {_named(-ended.status)}"
     return "ExitStatus", f"exit status {ended.status}"
+
+
+def _stuck(ended: Ended) -> str:
+    if not ended.is_stuck:
+        return ""
+    return (
+        ", and could not be ended: it waits for storage or a device that does not answer, and is"
+        " left to itself"
+    )
 
 
 def without_outputs(command: CommandTask, ended: Ended, why: str) -> CommandFailed:

@@ -9,7 +9,7 @@ Held by tests/apps/commands/test_killed.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,11 +78,21 @@ class Told:
         if now_s - self._looked_s < _LOOK_S:
             return
         self._looked_s = now_s
-        for word in sorted(self._folder.glob(f"{_WORD}*")):
-            text = word.read_text(encoding="utf-8", errors="replace")
-            if text and word.name not in self._known:
-                self._known.add(word.name)
+        for name, text in self._words():
+            if text and name not in self._known:
+                self._known.add(name)
                 self._tell(
                     f"memory     {text}: if so, stop the run, and go on with --resume and fewer"
                     " --workers, or with --task-timeout"
                 )
+
+    def _words(self) -> Iterator[tuple[str, str]]:
+        """What there is to be read now: what cannot be read is looked at again later, as a run does
+        not end for want of it.
+        """
+        found: list[Path] = []
+        with suppress(OSError):
+            found = sorted(self._folder.glob(f"{_WORD}*"))
+        for word in found:
+            with suppress(OSError):
+                yield word.name, word.read_text(encoding="utf-8", errors="replace")

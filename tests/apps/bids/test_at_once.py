@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.apps.bids.app import App
-from hyperslab.apps.bids.idle import idle
+from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.running import Asked, run_participants, select
 from hyperslab.apps.bids.template import template_app
 from hyperslab.driver.directory import CLAIMS, RunDirectory
@@ -240,7 +240,7 @@ def test_a_call_that_is_refused_leaves_no_records(home: Path, out: Path, app: Ap
 
 def test_no_participant_during_the_group_level(home: Path, out: Path, app: App) -> None:
     one_by_one(home, out, app, "1")
-    with idle(RunDirectory(out)), pytest.raises(OutputBusy, match="is in use by"):
+    with owned(RunDirectory(out)), pytest.raises(OutputBusy, match="is in use by"):
         one_by_one(home, out, app, "2")
     one_by_one(home, out, app, "2")
 

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,8 @@ def test_derivatives_lie_in_the_dataset_and_are_datasets(tmp_path: Path) -> None
     (file,) = files(session, suffixes=["mask"])
     assert (file.datatype, dict(file.name.entities)) == ("anat", {"sub": "1", "desc": "brain"})
     assert str(file.name) == os.path.basename(file.path)
+    dry = call("bids", tmp_path, tmp_path / "out", "participant", "--dry-run")
+    assert "beside     derivatives/fmriprep\n" in dry.out
 
 
 def test_links_to_folders_and_files_are_followed(tmp_path: Path) -> None:
@@ -135,8 +139,51 @@ def test_content_that_git_annex_has_elsewhere(tmp_path: Path) -> None:
         said = re.fullmatch(r"is not here; type '(datalad get .*)'", content.fault_of(str(path)))
         assert said
         assert shlex.split(said[1]) == ["datalad", "get", str(path)]
-    many = [str(home / t1w(str(number))) for number in range(20)]
-    assert shlex.split(content.line_to_get(many)) == ["datalad", "get", str(home)]
+
+
+def absent(home: Path, *names: str) -> list[str]:
+    """Links of git-annex whose content is elsewhere."""
+    for name in names:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).symlink_to("../../.git/annex/objects/xx/yy/MD5E-s9--0/MD5E-s9--0")
+    return [str(home / name) for name in names]
+
+
+def fetched(line: str, folder: Path) -> list[str]:
+    """What a line would have DataLad fetch, as a shell takes the line apart."""
+    program = folder / "datalad"
+    program.write_text(f"#!/bin/sh\nshift\nprintf '%s\\n' \"$@\" >> '{folder}/asked'\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", line], check=True, env=environment)
+    asked = (folder / "asked").read_text().splitlines()
+    (folder / "asked").unlink()
+    return sorted(asked)
+
+
+def test_many_files_are_fetched_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By patterns where these tell them from what else is not here, else by a list."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    home = tmp_path / "my data"
+    labels = [f"{number:02}" for number in range(20)]
+    heads = absent(home, *map(t1w, labels[:10]), *(t1w(label, "a") for label in labels[10:]))
+    others = absent(home, *(f"sub-{label}/func/sub-{label}_bold.nii.gz" for label in labels))
+    line = content.line_to_get(heads)
+    assert line == (
+        f"datalad get '{home}'/sub-*/anat/*_T1w.nii.gz '{home}'/sub-*/ses-*/anat/*_T1w.nii.gz"
+    )
+    assert fetched(line, tmp_path) == sorted(heads)
+    some = heads[1:]
+    line = content.line_to_get(some)
+    assert line.startswith(f"xargs --null --arg-file={tmp_path}/hyperslab-get-")
+    assert fetched(line, tmp_path) == sorted(some)
+    assert fetched(content.line_to_get(heads + others), tmp_path) == sorted(heads + others)
+    sites = absent(tmp_path / "sites", *(f"S{label}/{t1w('1')}" for label in labels))
+    line = content.line_to_get(sites)
+    assert line == f"datalad get {tmp_path}/sites/*/sub-*/anat/*_T1w.nii.gz"
+    assert fetched(line, tmp_path) == sorted(sites)
 
 
 def test_images_that_are_not_whole(tmp_path: Path) -> None:

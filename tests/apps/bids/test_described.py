@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hyperslab.apps.bids.described import DRIVER, GROUP, describe, hear_group, merged, say
+from hyperslab.apps.bids.described import DRIVER, GROUP, adopt, describe, merged, say
 from hyperslab.driver import statements
 from hyperslab.driver.directory import RunDirectory
 from tests.apps.bids.datasets import make, t1w
@@ -184,17 +184,13 @@ def test_a_description_that_nobody_of_ours_has_written_stays(tmp_path: Path) -> 
 
 def test_a_description_of_an_earlier_version_is_added_to(tmp_path: Path) -> None:
     """It kept no record of what it says."""
-    directory = RunDirectory(tmp_path / "out")
-    made = tmp_path / "made"
-    for folder in (directory.out, made):
-        folder.mkdir()
-    (directory.out / FILE).write_text(json.dumps(OURS))
-    (made / FILE).write_text(json.dumps(GROUPS))
-    assert hear_group(directory, made, [""]) == [""]
+    directory = RunDirectory(tmp_path)
+    (tmp_path / FILE).write_text(json.dumps(OURS))
+    adopt(directory, "")
+    statements.keep(directory.top, FILE, json.dumps(GROUPS), GROUP)
     describe(directory, "")
-    assert said(directory.out)["Name"] == "ours"
-    assert names(directory.out) == ["hyperslab", "toy", "averages"]
-    assert list(made.iterdir()) == []
+    assert said(tmp_path)["Name"] == "ours"
+    assert names(tmp_path) == ["hyperslab", "toy", "averages"]
 
 
 def test_what_another_call_says_meanwhile_is_not_lost(

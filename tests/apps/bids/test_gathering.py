@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hyperslab.apps.bids.gathering import run_group_command
+from hyperslab.apps.bids.earlier import Recorded
+from hyperslab.apps.bids.gathering import require_done, run_group
+from hyperslab.apps.bids.grouping import of_group
 from hyperslab.apps.bids.running import Asked, Selection, run_participants, select
 from hyperslab.apps.bids.template import group_words, template_app
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import GATHERED, RunDirectory
+from hyperslab.driver.logs import logged
 from hyperslab.driver.options import Options
-from hyperslab.errors import OutputBusy, RunStopped, UsageError
+from hyperslab.driver.result import Result
+from hyperslab.driver.verification import verify
+from hyperslab.errors import OutputBusy, UsageError
 from hyperslab.plan.journal import Tail
-from hyperslab.plan.task import Outcome
+from hyperslab.storage.recordfile import save_record
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import COPY, call_front, files_of
 from tests.system.end_to_end.command import call
 
 
+def group(
+    selection: Selection, out: Path, template: str, allow_missing: bool = False, **more: Any
+) -> Result:
+    task = of_group(selection, group_words(template, selection.root, str(out)))
+    options = Options(engine="serial", report=False, retries=0, verb="bids", **more)
+    return run_group(selection, out, task, options, require_done, allow_missing=allow_missing)
+
+
 def gathered(
     selection: Selection, out: Path, template: str, allow_missing: bool = False
 ) -> list[str]:
-    words = group_words(template, selection.root, str(out))
-    return run_group_command(selection, out, words, allow_missing)
+    """Names of what a group level has made, which ends well."""
+    result = group(selection, out, template, allow_missing)
+    assert result.ok, result.failures
+    outcomes = Tail(result.folder).poll()
+    done = [one for one in outcomes if one.status == "done"]
+    return sorted(written.path for one in done for written in one.outputs)
+
+
+def why(result: Result) -> str:
+    (failure,) = result.failures
+    assert failure.task == "group"
+    return failure.message
 
 
 @pytest.fixture
@@ -53,8 +78,9 @@ def test_both_levels_by_two_calls(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not (out / "all.txt").exists()
     group = call_front(home, out, "group", *words, capsys=capsys)
     assert group.code == 0, group
-    assert group.out == f"group      1 file in {out}\n"
+    assert group.out.startswith(f"group      1 file in {out}\n")
     assert (out / "all.txt").read_text() == "head\nhead\n"
+    assert "ended      exit 0" in call("logs", out, "group").out
 
 
 def test_another_group_level_replaces_what_the_last_one_has_made(
@@ -68,8 +94,9 @@ def test_another_group_level_replaces_what_the_last_one_has_made(
     assert gathered(selection, out, "sh -c 'echo {bids_dir} > {out}/where; echo said'") == ["where"]
     assert (out / "where").read_text() == f"{selection.root}\n"
     assert files_of(out) == sorted([*before, "where"])
-    assert (out / ".hyperslab/group.log").read_text().endswith("said\n")
-    assert not (out / ".hyperslab/group").exists()
+    told = [one for one in logged(RunDirectory(out)) if one.label == "group"]
+    assert told[-1].printed() == b"said\n"
+    assert [one.problem for one in verify(RunDirectory(out)) if one.problem] == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +104,7 @@ def test_another_group_level_replaces_what_the_last_one_has_made(
     [
         ("echo half > {out}/all; echo no group today; exit 4", "exit status 4: no group today"),
         ("echo {out}", "has written nothing to {out}"),
-        ("cp -r {results}/sub-1 {out}", "sub-1/anat/sub-1_copy.nii.gz, which is in .* already"),
+        ("cp -r {results}/sub-1 {out}", "has written sub-1/anat/sub-1_copy.nii.gz already"),
         ("mkdir {out}/.hyperslab; echo x > {out}/.hyperslab/x", "records of runs have this name"),
     ],
 )
@@ -86,8 +113,7 @@ def test_what_ends_badly_leaves_all_as_it_was(
 ) -> None:
     selection, out = done
     before = {name: (out / name).read_bytes() for name in files_of(out)}
-    with pytest.raises(RunStopped, match=sentence):
-        gathered(selection, out, f"sh -c '{script}'")
+    assert sentence in why(group(selection, out, f"sh -c '{script}'"))
     assert {name: (out / name).read_bytes() for name in files_of(out)} == before
 
 
@@ -140,23 +166,6 @@ def test_what_has_failed_of_somebody_is_missing(tmp_path: Path) -> None:
     assert gathered(selection, out, count, allow_missing=True) == ["names"]
 
 
-def test_records_are_read_once(
-    done: tuple[Selection, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many participants there are, and whatever is asked of them."""
-    selection, out = done
-    polled = []
-    poll = Tail.poll
-
-    def counted(tail: Tail) -> list[Outcome]:
-        polled.append(tail)
-        return poll(tail)
-
-    monkeypatch.setattr(Tail, "poll", counted)
-    assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
-    assert len(polled) == 1
-
-
 def test_who_has_no_images_is_not_missed(tmp_path: Path) -> None:
     """Nothing is to be done for them."""
     home = make(tmp_path / "data", t1w("1"), "sub-2/func/sub-2_task-rest_bold.nii.gz")
@@ -169,9 +178,7 @@ def test_who_has_no_images_is_not_missed(tmp_path: Path) -> None:
 
 def test_a_group_level_ends_in_time(done: tuple[Selection, Path]) -> None:
     selection, out = done
-    words = group_words("sh -c 'sleep 60'", selection.root, str(out))
-    with pytest.raises(RunStopped, match=r"0\.2 s"):
-        run_group_command(selection, out, words, limit_s=0.2)
+    assert "0.2 s" in why(group(selection, out, "sh -c 'sleep 60'", task_timeout=0.2))
 
 
 def test_tables_that_an_app_does_not_read_may_be_bad(
@@ -184,3 +191,112 @@ def test_tables_that_an_app_does_not_read_may_be_bad(
     assert copied.code == 0, copied
     refused = call_front(home, tmp_path / "brains", *words, capsys=capsys)
     assert (refused.code, "participants.tsv" in refused.err) != (0, True), refused
+
+
+def test_a_group_level_by_itself_is_a_run(done: tuple[Selection, Path]) -> None:
+    """On any engine, with attempts, times and records, as the group level of both."""
+    selection, out = done
+    once = "sh -c 'test -e {bids_dir}/tried || { touch {bids_dir}/tried; exit 3; }; ls > {out}/x'"
+    task = of_group(selection, group_words(once, selection.root, str(out)))
+    options = Options(engine="threads", workers=1, threads=2, retries=1, verb="bids")
+    result = run_group(selection, out, task, options, require_done)
+    assert result.ok, result.failures
+    assert (result.folder / "report.html").is_file()
+    ends = [(one.attempt, one.ran.status) for one in logged(RunDirectory(out))[-2:]]
+    assert ends == [(0, 3), (1, 0)]
+    assert "compute" in {span.kind for span in result.trace.spans}
+
+
+def test_it_is_done_again_when_it_is_asked_for(done: tuple[Selection, Path]) -> None:
+    """As what is there beside results of runs may have changed."""
+    selection, out = done
+    words = "sh -c 'cat {bids_dir}/beside > {out}/seen'"
+    for text in ("one", "other"):
+        (Path(selection.root) / "beside").write_text(text)
+        assert gathered(selection, out, words) == ["seen"]
+        assert (out / "seen").read_text() == text
+
+
+def test_participants_and_both_levels_go_on_with_it(done: tuple[Selection, Path]) -> None:
+    """What it has made is no result of theirs, and another group level takes its place."""
+    selection, out = done
+    assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
+    options = Options(engine="serial", report=False, resume=True)
+    make(Path(selection.root), t1w("1"), content=b"another head\n")
+    assert run_participants(selection, out, template_app(COPY), options).ok
+    words = group_words("sh -c 'cat {results}/sub-*/*/* > {out}/all'", selection.root, str(out))
+    then = (of_group(selection, words),)
+    assert run_participants(selection, out, template_app(COPY), options, then=then).ok
+    assert (out / "all").read_text() == "another head\nhead\n"
+    assert not (out / "names").exists()
+    assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
+    assert not (out / "all").exists()
+
+
+def test_both_levels_after_somebody_was_done_again(done: tuple[Selection, Path]) -> None:
+    """By another call: the group level is done again, whoever is asked for."""
+    selection, out = done
+    options = Options(engine="serial", report=False, resume=True)
+    words = group_words("sh -c 'cat {results}/sub-*/*/* > {out}/all'", selection.root, str(out))
+    app = template_app(COPY)
+
+    def both(asked: Asked) -> int:
+        chosen = select(selection.root, asked)
+        then = (of_group(chosen, words),)
+        result = run_participants(chosen, out, app, options, then=then)
+        assert result.ok, result.failures
+        return sum(one.status == "done" for one in Tail(result.folder).poll())
+
+    assert both(Asked()) == 1
+    assert both(Asked()) == 0
+    make(Path(selection.root), t1w("1"), content=b"another head\n")
+    one = select(selection.root, Asked(("1",)))
+    assert run_participants(one, out, app, options).ok
+    assert both(Asked(("10",))) == 1
+    assert (out / "all").read_text() == "another head\nhead\n"
+    assert both(Asked()) == 0
+
+
+def test_results_that_no_run_has_made(done: tuple[Selection, Path], tmp_path: Path) -> None:
+    """They were copied, for example; a file of theirs is not replaced."""
+    selection, out = done
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy, ignore=shutil.ignore_patterns(".hyperslab"))
+    for _ in range(2):
+        assert gathered(selection, copy, "sh -c 'ls {results} > {out}/names'") == ["names"]
+    taken = group(selection, copy, "sh -c 'mkdir {out}/sub-1 && cp -r {results}/sub-1 {out}'")
+    assert "no run has written it: move it away" in why(taken)
+
+
+def test_what_an_earlier_version_has_gathered_is_replaced(done: tuple[Selection, Path]) -> None:
+    selection, out = done
+    for name in ("names", "gone"):
+        (out / name).write_text("before")
+    save_record(out / ".hyperslab" / GATHERED, {"files": ["gone", "names"]})
+    assert gathered(selection, out, "sh -c 'ls {results} > {out}/names'") == ["names"]
+    assert (out / "names").read_text() != "before"
+    assert not (out / "gone").exists()
+
+
+def test_results_that_are_gone_are_told(done: tuple[Selection, Path]) -> None:
+    selection, out = done
+    (out / "sub-1/anat/sub-1_copy.nii.gz").unlink()
+    result = group(selection, out, "sh -c 'ls {results} > {out}/names'")
+    (failure,) = result.failures
+    assert (failure.task, "run the participant level again" in failure.message) == ("sub-1", True)
+    assert not (out / "names").exists()
+
+
+def test_a_participant_who_was_tried_in_both_ways(tmp_path: Path) -> None:
+    """Who has failed as a whole is done once all sessions are."""
+    home = make(tmp_path / "data", t1w("1", "a"), t1w("1", "b"))
+    selection = select(home, Asked())
+    tried = {"sub-1": False, "sub-1_ses-a": True}
+    for by_session in (tried, tried | {"sub-1_ses-b": False}):
+        found = Recorded(by_session, (), frozenset(), frozenset(), "")
+        with pytest.raises(UsageError, match=r"no result of sub-1 \(of some sessions\)"):
+            require_done(selection, found, tmp_path)
+    found = Recorded(tried | {"sub-1_ses-b": True}, (), frozenset(), frozenset(), "")
+    require_done(selection, found, tmp_path)
+    as_a_whole = {"sub-1_ses-a": False, "sub-1": True}
+    require_done(selection, Recorded(as_a_whole, (), frozenset(), frozenset(), ""), tmp_path)

@@ -4,14 +4,22 @@ to what the others have made.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from hyperslab.apps.bids import app as apps
+from hyperslab.apps.bids import wanted
+from hyperslab.apps.bids.dataset import Participant, Session, sessions
+from hyperslab.errors import FormatError
+from hyperslab.plan import commanded
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.heads import two_millimetres
 from tests.apps.bids.test_running import COPY, call_front, files_of
@@ -143,15 +151,13 @@ def test_what_a_failed_participant_leaves(calls: Calls, out: Path, tmp_path: Pat
 def test_who_is_left_out(calls: Calls, home: Path) -> None:
     """He is not looked at, whatever is wrong with him."""
     make(home, "sub-3/anat/sub-30_T1w.nii.gz")
-    refused = calls()
-    assert (refused.code, "is named for sub-30 but lies" in refused.err) == (1, True), refused
     refused = calls("--exclude-participant-label", "4")
     said = "--exclude-participant-label: the dataset has no sub-4"
     assert (refused.code, said in refused.err) == (2, True), refused
     refused = calls("--participant-label", 1, "--exclude-participant-label", 1)
     assert (refused.code, "leaves nobody" in refused.err) == (2, True), refused
     done = calls("--exclude-participant-label", "sub-3", 10, "--exclude_participant_label", 2)
-    assert done.code == 0, done
+    assert (done.code, "sub-30" in done.err) == (0, False), done
     assert calls.made() == ["sub-1"]
 
 
@@ -166,6 +172,123 @@ def test_a_link_of_one_participant_that_leads_nowhere(calls: Calls, home: Path) 
     (home.parent / "gone").write_bytes(b"found")
     assert calls().code == 0
     assert calls.content("sub-10/anat/sub-10_copy.nii.gz") == b"found"
+
+
+def test_a_participant_whose_files_are_misnamed(
+    calls: Calls, home: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """His task fails, and says why; those of others do not. Where nobody else is asked for, nothing
+    begins.
+    """
+    misnamed = home / "sub-10/anat/sub-1_T1w.nii.gz"
+    make(home, "sub-10/anat/sub-1_T1w.nii.gz")
+    sentence = f"{misnamed}: is named for sub-1 but lies with files of sub-10"
+    alone = calls("--participant-label", 10)
+    assert (alone.code, sentence in alone.err) == (1, True), alone
+    assert not out.exists()
+    failed = calls("--keep-going")
+    assert failed.code == 1
+    assert f"fails      sub-10: {sentence}" in failed.err
+    assert "1 of 3 tasks failed" in failed.err
+    assert calls.made() == ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
+    group = (home, out, "group", "--group-app", "sh -c 'ls {results} > {out}/x'", "--app", COPY)
+    refused = call_front(*group, capsys=capsys)
+    assert (refused.code, "has no result of sub-10" in refused.err) == (2, True), refused
+    dry = calls("--dry-run")
+    assert f"fails      sub-10: {sentence}" in dry.out
+    misnamed.unlink()
+    assert calls().code == 0
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
+
+
+@pytest.mark.parametrize("folder", ["sub-10", "sub-10/anat"])
+def test_a_participant_whose_folder_cannot_be_listed(
+    calls: Calls, home: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.scandir
+
+    def closed(path: Any = ".") -> Any:
+        if path == str(home / folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    failed = calls("--keep-going")
+    assert failed.code == 1
+    assert f"fails      sub-10: {home / folder}: cannot be listed (Permission denied)" in failed.err
+    assert calls.made() == ["sub-1", "sub-2_ses-a", "sub-2_ses-b"]
+    by_session = calls("--keep-going", "--session-label", "a", "--dry-run")
+    assert ("sub-10: " in by_session.out) == (folder == "sub-10")
+
+
+def test_a_fault_of_a_participant_who_is_done_by_sessions(
+    calls: Calls, home: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stops no others, though nobody can say which sessions there are."""
+    assert calls("--session-label", "a", "b").code == 0
+
+    def closed(participant: Participant) -> list[Session]:
+        if participant.label == "2":
+            raise FormatError(f"{participant.folder}: cannot be listed")
+        return sessions(participant)
+
+    monkeypatch.setattr(wanted, "sessions", closed)
+    make(home, t1w("3", "a"))
+    failed = calls("--keep-going", "--session-label", "a")
+    assert (failed.code, "failed: sub-2" in failed.err) == (1, True), failed
+    assert calls.made() == ["sub-2_ses-a", "sub-2_ses-b", "sub-3_ses-a"]
+
+
+def test_folders_are_listed_once_for_each_purpose(
+    home: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the driver, for an app that takes no images by name: to find images, to see what is here,
+    and to know its state.
+    """
+    listed: Counter[object] = Counter()
+    real = os.scandir
+
+    def counted(path: Any = ".") -> Any:
+        listed[path] += 1
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    app = ("--app", "touch {out}/{prefix}.txt", "--no-report")
+    one = ("participant", "--engine", "processes", "--nprocs", 1)
+    done = call_front(home, out, *one, *app, capsys=capsys)
+    assert done.code == 0, done
+    assert listed[str(home / "sub-1" / "anat")] == 3
+
+
+def test_a_directory_of_an_earlier_version_that_recorded_no_dataset(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command is refused for being that, and not for a dataset of which nothing is
+    known.
+    """
+    monkeypatch.setattr(commanded, "_of_origin", lambda _: {})
+    assert calls("--participant-label", 1).code == 0
+    monkeypatch.undo()
+    refused = calls("--participant-label", 1, app=FAILS)
+    said = " ".join(refused.err.split())
+    assert f"a run that differs in the command, which was '{COPY}';" in said
+    assert calls("--participant-label", 10).code == 0
+
+
+def test_lines_that_an_earlier_version_took_for_a_result(
+    calls: Calls, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are added to by others, which neither damages them nor repeats who has written them."""
+    top = "$(dirname $(dirname {out}))"
+    app = f"sh -c 'echo own > {top}/.bidsignore; cp {{t1w}} {{out}}/{{prefix}}_copy.nii.gz'"
+    monkeypatch.setattr(apps, "names_of", lambda _: ())
+    assert calls("--participant-label", 1, app=app).code == 0
+    monkeypatch.undo()
+    again = calls("--participant-label", 1, app=app)
+    assert (again.code, "0 tasks in" in again.out) == (0, True), again
+    assert "own" in (out / ".bidsignore").read_text().split()
+    verified = call("verify", out)
+    assert (verified.code, "1 of 1 output unchanged" in verified.out) == (0, True), verified
 
 
 def test_the_failure_of_another_participant(calls: Calls, home: Path, out: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hyperslab.apps.bids import grouping
 from hyperslab.apps.bids.group import Group
-from hyperslab.apps.bids.running import Asked, run_group, run_participants, select
+from hyperslab.apps.bids.running import Asked, gathered, run_participants, select
 from hyperslab.apps.bids.template import template_app
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
@@ -42,7 +42,7 @@ class Study:
         assert not self.each().ok
 
     def group(self, allow_missing: bool = False) -> Group:
-        return run_group(select(self.home, Asked()), self.out, allow_missing)
+        return gathered(select(self.home, Asked()), self.out, allow_missing)
 
 
 @pytest.fixture

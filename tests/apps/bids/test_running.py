@@ -49,9 +49,14 @@ def test_a_dataset_on_several_engines(tmp_path: Path) -> None:
         line = ("bids", home, out, "participant", "--app", COPY, "--no-report")
         done = call(*line, "--engine", engine)
         assert done.code == 0, done
+        gather = "sh -c 'cat {results}/sub-*/anat/* {results}/sub-*/*/anat/* > {out}/all'"
+        together = call("bids", home, out, "group", "--group-app", gather, "--engine", engine)
+        assert together.code == 0, together
         made[engine] = {name: (out / name).read_bytes() for name in files_of(out)}
     assert all(files == made["serial"] for files in made.values())
+    assert made["serial"]["all"] == b"x" * 27
     assert list(made["serial"]) == [
+        "all",
         "dataset_description.json",
         "sub-1/anat/sub-1_copy.nii.gz",
         "sub-10/ses-a/anat/sub-10_ses-a_copy.nii.gz",

@@ -12,6 +12,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.logs import logged
 from hyperslab.machine import shortage
 from hyperslab.plan import killed
+from hyperslab.plan.command import PRIVATE
 from hyperslab.report.progress import Quiet
 
 
@@ -47,6 +48,16 @@ def test_a_command_that_goes_on_is_told(tmp_path: Path) -> None:
     printed = {one.label: one.printed().decode() for one in logged(RunDirectory(out))}
     assert "which it may wait for without end" in printed["sub-1"]
     assert printed["sub-2"] == ""
+
+
+def test_words_that_cannot_be_read_end_no_run(tmp_path: Path) -> None:
+    """As on storage that does not answer; others are told."""
+    private = tmp_path / PRIVATE
+    (private / "killed.0").mkdir(parents=True)
+    (private / "killed.1").write_text("sub-1 goes on")
+    heard: list[str] = []
+    killed.Told(tmp_path, heard.append).look()
+    assert [line.partition(":")[0] for line in heard] == ["memory     sub-1 goes on"]
 
 
 @pytest.mark.usefixtures("short")

@@ -11,9 +11,11 @@ from hyperslab.apps.bids.dataset import File
 from hyperslab.apps.bids.description import names_of
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.plan.command import CommandTask
+from hyperslab.plan.placeholders import literal
 
 OUT = "{out}"
 "Folder of a task, by the placeholder that commands have for it."
+_REFUSE = ("sh", "-c", 'echo "$1" >&2; exit 1', "sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,11 @@ class App:
 
 def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTask:
     """The task that runs the commands of an app over a unit, one after the other; the first one
-    that fails is the last one. `is_kept` says that what it made stays, whatever has changed.
+    that fails is the last one. `is_kept` says that what it made stays, whatever has changed. Of a
+    unit with a fault the task fails, and says why.
     """
+    if unit.fault:
+        return CommandTask(unit.label, (*_REFUSE, literal(unit.fault)), is_kept=is_kept)
     commands = app.commands(unit, root)
     outputs = tuple(name for command in commands for name in command.outputs)
     inputs: tuple[str, ...] = (os.path.join(root, unit.folder),)

@@ -1,9 +1,16 @@
-"""Whether the content of files is here: links of git-annex may lead nowhere, and files be empty."""
+"""Whether the content of files is here: links of git-annex may lead nowhere, and files be empty.
+
+The line that fetches what is not here names files, or patterns that stand for these alone among all
+that are not here, or a list of them. Held by tests/apps/bids/test_dataset.py.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import shlex
+import tempfile
 from collections.abc import Sequence
 
 _OBJECTS = os.path.join(".git", "annex", "objects")
@@ -11,7 +18,12 @@ _POINTER = b"/annex/objects/"
 "What the content of an unlocked file of git-annex begins with while its own is elsewhere."
 _LARGEST_POINTER_NBYTES = 32768
 _NAMED = 8
-"Paths that a line lists; of more it names the folder that holds all."
+"Paths, or patterns, that a line lists."
+_MOST_NBYTES = 10**6
+"Bytes of all paths that patterns stand for: a half of what a shell hands to a program by default."
+_OF_SOMEBODY = re.compile("(sub|ses)-")
+_PLAIN = re.compile(r"[\w.+*/-]+", re.ASCII)
+"Patterns of which a shell changes nothing but *."
 
 
 def fault_of(path: str) -> str:
@@ -35,11 +47,53 @@ def is_absent(path: str) -> bool:
 
 
 def line_to_get(paths: Sequence[str]) -> str:
-    """The command that fetches the content of some files."""
-    named = paths
-    if len(paths) > _NAMED:
-        named = [os.path.commonpath(paths)]
-    return shlex.join(["datalad", "get", *named])
+    """The command that fetches the content of some files, and of no others. Where neither their
+    names nor patterns tell these in a line, they are listed in a temporary file.
+    """
+    if len(paths) <= _NAMED:
+        return shlex.join(["datalad", "get", *paths])
+    home = os.path.commonpath(paths)
+    patterns = _patterns(home, paths)
+    if patterns:
+        return " ".join(["datalad get", *(f"{shlex.quote(home)}/{one}" for one in patterns)])
+    with tempfile.NamedTemporaryFile(prefix="hyperslab-get-", delete=False) as file:
+        file.write(b"".join(os.fsencode(path) + b"\0" for path in paths))
+    return f"xargs --null --arg-file={shlex.quote(file.name)} datalad get"
+
+
+def _patterns(home: str, paths: Sequence[str]) -> list[str]:
+    """Patterns below a folder that stand for some files, and for none else that is not here; none
+    where there are no such.
+    """
+    found = sorted({_pattern(os.path.relpath(path, home)) for path in paths})
+    if len(found) > _NAMED or sum(map(len, paths)) > _MOST_NBYTES:
+        return []
+    if not all(_PLAIN.fullmatch(pattern) for pattern in found):
+        return []
+    wanted = set(paths)
+    for pattern in found:
+        others = set(glob.iglob(os.path.join(glob.escape(home), pattern))) - wanted
+        if any(map(is_absent, others)):
+            return []
+    return found
+
+
+def _pattern(name: str) -> str:
+    """A path with what differs between participants, sessions and sites left open, such as
+    sub-*/anat/*_T1w.nii.gz.
+    """
+    *folders, file = name.split(os.sep)
+    parts = list(map(_opened, folders))
+    if len(parts) > 1 and parts[0] == folders[0] and parts[1] != folders[1]:
+        parts[0] = "*"  # of sites
+    return "/".join([*parts, f"*_{file.rpartition('_')[2]}"])
+
+
+def _opened(folder: str) -> str:
+    found = _OF_SOMEBODY.match(folder)
+    if found is None:
+        return folder
+    return f"{found[0]}*"
 
 
 def _fault_of_link(path: str) -> str:

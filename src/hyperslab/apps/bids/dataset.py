@@ -66,6 +66,8 @@ class Session:
     label: str
     "Label without ses-; '' for a participant without sessions."
     folder: str
+    fault: str = ""
+    "Why nobody can say what the participant has; '' otherwise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,4 +224,8 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
         raise Missing(f"{path}: there is no such folder; give that of a BIDS dataset") from error
     except NotADirectoryError as error:
         raise UsageError(f"{path}: is a file; give the folder of a BIDS dataset") from error
+    except OSError as error:
+        raise FormatError(
+            f"{path}: cannot be listed ({error.strerror}); let its owner change that"
+        ) from error
     return sorted(found, key=lambda entry: entry.name)

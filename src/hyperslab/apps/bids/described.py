@@ -16,7 +16,7 @@ Held by tests/apps/bids/test_described.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +45,10 @@ def say(directory: RunDirectory, site: str, own: Fields) -> None:
     statements.keep(directory.top, ignored, NOT_OF_BIDS, DRIVER)
 
 
-def hear_group(directory: RunDirectory, made: Path, sites: Collection[str]) -> list[str]:
-    """Keep what a group level says in a folder that it has written to, and remove that there; the
-    sites of which it says something else than before.
-    """
-    changed: dict[str, None] = {}
-    for site in sites:
-        _adopt(directory, site)
-        _adopt_lines(directory, names_of(site)[1])
-        for name in names_of(site):
-            text = statements.text_of(made / name)
-            (made / name).unlink(missing_ok=True)
-            if statements.keep(directory.top, name, text, GROUP):
-                changed[site] = None
-    return list(changed)
+def adopt(directory: RunDirectory, site: str) -> None:
+    """Keep what was said of the dataset of a site, or '', before anybody has kept that."""
+    _adopt(directory, site)
+    _adopt_lines(directory, names_of(site)[1])
 
 
 def _adopt(directory: RunDirectory, site: str) -> None:
@@ -89,7 +79,7 @@ def describe(directory: RunDirectory, site: str, tell: Tell = unheard) -> None:
     if not home.is_dir():
         return
     before = None
-    while before != (now := _said(directory, site)):  # another call may say something meanwhile
+    while before != (now := said_of(directory, site)):  # another call may say something meanwhile
         _describe(home, now[0], tell)
         _replace(home / IGNORE, _lines(now[1], home / IGNORE))
         before = now
@@ -100,7 +90,7 @@ def without_group(directory: RunDirectory, site: str) -> str | None:
     where there is none.
     """
     path = directory.out / site / FILE
-    said = _said(directory, site)[0]
+    said = said_of(directory, site)[0]
     known = [(one.speaker, _fields(one)) for one in said if one.speaker != GROUP]
     others = [(speaker, fields) for speaker, fields in known if fields is not None]
     if len(known) == len(said) or not others or not path.is_file() or _is_of_others(path):
@@ -108,7 +98,10 @@ def without_group(directory: RunDirectory, site: str) -> str | None:
     return _text(merged(others))
 
 
-def _said(directory: RunDirectory, site: str) -> tuple[list[Statement], list[Statement]]:
+def said_of(directory: RunDirectory, site: str) -> tuple[list[Statement], list[Statement]]:
+    """All that was said of the dataset of a site, or '': of its description, and of what is ignored
+    there.
+    """
     description, ignored = names_of(site)
     return _ordered(directory.top, description), _ordered(directory.top, ignored)
 

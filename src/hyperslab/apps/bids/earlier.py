@@ -25,6 +25,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.resume import done_wholes, tried_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
+from hyperslab.plan.task import Outcome
 
 
 def earlier_units(
@@ -66,26 +67,42 @@ class Recorded:
     tried: Mapping[str, bool]
     """Labels of all units that were tried, and whether the last run that has tried one has done it.
     """
+    done: Sequence[str]
+    "Labels of all units that were ever done, whatever became of them since."
     gathered: frozenset[str]
-    "Names of the files that group levels of runs have made."
+    "Names of the files that group levels of runs have made, or were about to give their names."
     origins: frozenset[str]
     "Datasets that results are of."
+    template: str
+    "What the commands of the newest run were made of; '' where there is none."
 
 
 def recorded(directory: RunDirectory) -> Recorded:
     """What runs have recorded, each of whose journals is read once. Raises DamagedRecord."""
     tried: dict[str, bool] = {}
+    done: dict[str, None] = {}
     gathered: set[str] = set()
     origins: set[str] = set()
+    template = ""
     for folder, plan in directory.plans():
         outcomes = Tail(folder).poll()
-        tried |= tried_of(outcomes, plan)
-        done = [one for one in outcomes if one.status == "done"]
-        of_group = [one for one in done if one.task >= plan["tasks"]]
-        if done:
+        now = tried_of(outcomes, plan)
+        tried |= now
+        done |= dict.fromkeys(label for label, is_done in now.items() if is_done)
+        of_group = [one for one in outcomes if one.task >= plan["tasks"]]
+        if any(one.status == "done" for one in outcomes):
             origins.update(filter(None, (plan["summary"].get("origin"),)))
-        gathered.update(written.path for one in of_group for written in one.outputs)
-    return Recorded(tried, frozenset(gathered), frozenset(origins))
+        gathered = _gathered(gathered, of_group)
+        template = plan["summary"].get("command", template)
+    return Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
+
+
+def _gathered(before: set[str], outcomes: Sequence[Outcome]) -> set[str]:
+    """Names of what group levels have made, with the outcomes of a later one: what it has made in
+    full is all that there is.
+    """
+    made = {one.status: {written.path for written in one.outputs} for one in outcomes}
+    return made.get("done", before.union(*made.values()))
 
 
 def require_same_dataset(found: Recorded, origin: str, out: Path) -> None:
@@ -118,9 +135,13 @@ def participant_of(label: str) -> str:
 
 
 def require_same_way(asked_for: Sequence[Unit], done: Collection[str], out: Path) -> None:
-    """Raise UsageError for a participant who is done in the other way than is asked for."""
+    """Raise UsageError for a participant who is done in the other way than is asked for, if it can
+    be done at all.
+    """
     by_session = {participant_of(label) for label in done}.difference(done)
     for unit in asked_for:
+        if unit.fault:
+            continue
         name = unit.participant.name
         if unit.label == name and name in by_session:
             raise UsageError(

@@ -83,6 +83,8 @@ def gather_volumes(
     found: list[Volume] = []
     missing: dict[str, None] = {}
     for unit in several:
+        if unit.fault:
+            missing[unit.label] = None
         for image in unit.images:
             path = out / sidecar_of(brain_names(image, root)[1])
             if not path.is_file():

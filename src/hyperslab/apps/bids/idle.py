@@ -24,15 +24,3 @@ def owned(directory: RunDirectory) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-@contextmanager
-def idle(directory: RunDirectory) -> Iterator[None]:
-    """The same, without records in a directory that has none: nobody works there, as no call begins
-    among files of others.
-    """
-    if not directory.root.is_dir():
-        yield
-        return
-    with owned(directory):
-        yield

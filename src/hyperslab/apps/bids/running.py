@@ -14,16 +14,16 @@ from hyperslab.apps.bids.dataset import Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import (
+    Recorded,
     earlier_units,
     recorded,
     require_same_dataset,
     require_same_way,
     wanted,
 )
-from hyperslab.apps.bids.group import Group, gather_volumes, save_group
-from hyperslab.apps.bids.idle import idle
+from hyperslab.apps.bids.group import Group, gather_volumes
 from hyperslab.apps.bids.table import rows, site_of_participants
-from hyperslab.apps.bids.unit import Per, Unit, require_content, units
+from hyperslab.apps.bids.unit import Per, Unit, absent_words, require_content, units
 from hyperslab.apps.bids.wanted import (
     T1W,
     Kind,
@@ -75,6 +75,7 @@ class Selection:
     asked: Asked
     datasets: tuple[Dataset, ...]
     units: tuple[Unit, ...]
+    "Units with images that are wanted, and those of which a fault hides what they have."
     without_images: tuple[Unit, ...]
     "Units that have none of the images that are wanted."
 
@@ -88,7 +89,7 @@ class Selection:
 
 def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
     """Look for participants and images, and at what the dataset says of itself. Raises UsageError,
-    FormatError.
+    and FormatError, also where there is a fault with everybody who is asked for.
     """
     datasets = find_datasets(bids_dir)
     for dataset in datasets:
@@ -96,12 +97,14 @@ def select(bids_dir: str | os.PathLike[str], asked: Asked) -> Selection:
     participants = choose_participants(datasets, asked.participant_labels, asked.excluded_labels)
     sessions = choose_sessions(participants, asked.session_labels)
     found = list(units(sessions, _kind(asked), _per(asked)))
+    if found and all(unit.fault for unit in found):
+        raise FormatError(found[0].fault)
     return Selection(
         os.path.abspath(bids_dir),
         asked,
         tuple(datasets),
-        tuple(unit for unit in found if unit.images),
-        tuple(unit for unit in found if not unit.images),
+        tuple(unit for unit in found if unit.images or unit.fault),
+        tuple(unit for unit in found if not unit.images and not unit.fault),
     )
 
 
@@ -131,14 +134,16 @@ def run_participants(
     (`driver.calls`). Raises UsageError before anything starts, and what `run_commands` raises.
     """
     asked_for = units_of(selection, app)
-    require_content(asked_for, app.needs_images)
+    absent = require_content(asked_for, app.needs_images)
     _require_outside(selection, Path(out))
     _require_not_within(out, options.keep_failed)
     work = _Work(selection, asked_for, app, Path(local_folder(out)))
-    if not then:
-        return _run_beside(work, options, progress or Quiet(), tidy)
-    tidy("")
     progress = progress or Quiet()
+    if absent:
+        progress.tell(absent_words(absent))
+    if not then:
+        return _run_beside(work, options, progress, tidy)
+    tidy("")
     result = _run_alone(work, options, progress, then, allow_missing)
     _describe(work, progress.tell)
     progress.end()
@@ -206,14 +211,20 @@ def _run_beside(
     """Run units in a directory that others may use, too: first those that no other call works on,
     then what these have left.
     """
-    prepare(work.pipeline(work.units, options), own_options(options))  # or it leaves nothing behind
+    all_of_it = work.pipeline(work.units, options)
+    prepare(all_of_it, own_options(options))  # or it leaves nothing behind
     made_of = f"{work.template} of {work.selection.origin}"
     purpose = calls.Purpose(wanted(work.units), made_of, options.resume, options.verb, tidy)
     results = []
     with calls.begun(RunDirectory(work.out), purpose, progress.tell) as hands:
         for hand in hands:
             require_same_way(work.units, hand.done, work.out)
-            results.append(_run_in_hand(work, hand, options, progress))
+            pipeline = all_of_it
+            if hand.has_waited or len(hand.wanted) < len(work.units):  # inputs may have changed
+                names = hand.names
+                of_hand = [unit for unit in work.units if unit.label in names]
+                pipeline = work.pipeline(of_hand, options)
+            results.append(_run_in_hand(work, pipeline, hand, options, progress))
             _describe(work, progress.tell)
             progress.end()
             if results[-1].ended_early:
@@ -221,37 +232,31 @@ def _run_beside(
     return together(results)
 
 
-def _run_in_hand(work: _Work, hand: calls.Hand, options: Options, progress: Progress) -> Result:
+def _run_in_hand(
+    work: _Work, pipeline: Pipeline, hand: calls.Hand, options: Options, progress: Progress
+) -> Result:
     """Run what is in the hands of this call."""
-    names = hand.names
-    pipeline = work.pipeline([unit for unit in work.units if unit.label in names], options)
     of_run = own_options(options)
     ready = prepare(pipeline, of_run, tell=progress.tell, call=hand.directory)
     return run(pipeline, of_run, out=work.out, progress=progress, prepared=ready, check=False)
 
 
-def run_group(
-    selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
-) -> Group:
-    """Put together what the brain app has found in every participant. Raises UsageError where some
-    are missing, unless these may be, and OutputBusy where some are being looked for.
-    """
-    with idle(RunDirectory(Path(out))):
-        group = gathered(selection, out, allow_missing)
-        save_group(group, Path(out))
-        return group
-
-
 def gathered(
-    selection: Selection, out: str | os.PathLike[str], allow_missing: bool = False
+    selection: Selection,
+    out: str | os.PathLike[str],
+    allow_missing: bool = False,
+    found: Recorded | None = None,
 ) -> Group:
-    """The same without tables."""
+    """Put together what the brain app has found in every participant; `found` is what runs have
+    recorded, where that was read already. Raises UsageError where some are missing, unless these
+    may be.
+    """
     sites: dict[str, str] = {}
     for dataset in selection.datasets:
         by_label = site_of_participants(dataset)
         sites |= {one.folder: by_label[one.label] for one in dataset.participants}
     home = Path(out)
-    found = recorded(RunDirectory(home.absolute()))
+    found = found or recorded(RunDirectory(home.absolute()))
     require_same_dataset(found, selection.origin, home)
     return gather_volumes(selection.units, selection.root, home, sites, found.tried, allow_missing)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from hyperslab.apps.bids import content
 from hyperslab.apps.bids.dataset import SESSION, SUBJECT, File, Participant, Session
 from hyperslab.apps.bids.wanted import Kind, images
-from hyperslab.errors import UsageError
+from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.units import show_count
 
 Per = Literal["participant", "session"]
@@ -28,6 +29,8 @@ class Unit:
     "Label of the session; '' where the unit is all of a participant, or has no sessions."
     images: tuple[File, ...]
     "Images of the kind that is wanted; () where there are none."
+    fault: str = ""
+    "Why nobody can say what it has, as of files that are named for somebody else; '' otherwise."
 
     @property
     def stem(self) -> str:
@@ -51,16 +54,28 @@ def units(
     chosen: Mapping[Participant, Sequence[Session]], kind: Kind, per: Per = "participant"
 ) -> Iterator[Unit]:
     """A unit for each participant, or for each session, without what lies beside folders of
-    sessions. Raises FormatError, as `images` does.
+    sessions.
     """
     for participant, sessions in chosen.items():
-        of_sessions = [(session.label, tuple(images(session, kind))) for session in sessions]
+        of_sessions = [_of_session(session, kind) for session in sessions]
         if per == "session":
-            divided = [one for one in of_sessions if one[0]] or of_sessions
-            yield from (Unit(participant, label, found) for label, found in divided)
+            yield from [one for one in of_sessions if one.session] or of_sessions
             continue
-        together = tuple(image for _, found in of_sessions for image in found)
-        yield Unit(participant, "", together)
+        together = tuple(image for one in of_sessions for image in one.images)
+        fault = next((one.fault for one in of_sessions if one.fault), "")
+        if fault:
+            together = ()
+        yield Unit(participant, "", together, fault)
+
+
+def _of_session(session: Session, kind: Kind) -> Unit:
+    if session.fault:
+        return Unit(session.participant, session.label, (), session.fault)
+    try:
+        found = tuple(images(session, kind))
+    except HyperslabError as error:
+        return Unit(session.participant, session.label, (), str(error))
+    return Unit(session.participant, session.label, found)
 
 
 def require_distinct(unit: Unit) -> None:
@@ -90,12 +105,18 @@ def require_content(several: Sequence[Unit], needs_images: bool = True) -> list[
         paths = [image.path for unit in several for image in unit.images]
         _refuse(list(filter(content.is_absent, paths)), show_count(len(paths), "image"))
         return []
-    by_unit = {unit.label: _data_of(unit) for unit in several}
-    absent = {label: list(filter(content.is_absent, data)) for label, data in by_unit.items()}
-    without = [label for label, data in by_unit.items() if len(absent[label]) == len(data)]
-    lost = [path for label in without for path in absent[label]]
-    _refuse(lost, show_count(sum(map(len, by_unit.values())), "file"))
-    return [path for paths in absent.values() for path in paths]
+    data = [list(_data_of(unit)) for unit in several]
+    absent = [list(_absent(files)) for files in data]
+    without = [place for place, files in enumerate(data) if len(absent[place]) == len(files)]
+    lost = [path for place in without for path in absent[place]]
+    _refuse(lost, show_count(sum(map(len, data)), "file"))
+    return [path for paths in absent for path in paths]
+
+
+def absent_words(absent: Sequence[str]) -> str:
+    """What is said of links without content of which nobody knows whether they are read."""
+    links = f"{show_count(len(absent), 'link')} without content"
+    return f"not here   {links}: if the app reads them, type '{content.line_to_get(absent)}'"
 
 
 def _refuse(absent: Sequence[str], all_of_them: str) -> None:
@@ -106,10 +127,29 @@ def _refuse(absent: Sequence[str], all_of_them: str) -> None:
         )
 
 
-def _data_of(unit: Unit) -> list[str]:
-    """Paths of all files of a unit but those that only describe others."""
+def _absent(files: Iterable[os.DirEntry[str]]) -> Iterator[str]:
+    """Files that are links without content."""
+    links = (entry.path for entry in files if entry.is_symlink())
+    return filter(content.is_absent, links)
+
+
+def _data_of(unit: Unit) -> Iterator[os.DirEntry[str]]:
+    """All files of a unit but those that only describe others."""
     folder = unit.participant.folder
     if unit.session:
         folder = os.path.join(folder, SESSION + unit.session)
-    below = (os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
-    return [path for path in below if not path.endswith(_DESCRIBING)]
+    return (entry for entry in _files_below(folder) if not entry.name.endswith(_DESCRIBING))
+
+
+def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Files in a folder and those below, each of which is listed once, and none is looked at. Links
+    to folders are not followed; of a folder that cannot be listed the app will say so.
+    """
+    found: list[os.DirEntry[str]] = []
+    with suppress(OSError), os.scandir(folder) as listing:
+        found = list(listing)
+    for entry in found:
+        if not entry.is_dir():
+            yield entry
+        elif not entry.is_symlink():
+            yield from _files_below(entry.path)

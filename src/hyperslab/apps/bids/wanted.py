@@ -22,7 +22,7 @@ from hyperslab.apps.bids.dataset import (
     sessions,
 )
 from hyperslab.apps.bids.names import ENTITIES, ENTITY_OF_WORD, is_label, same_label
-from hyperslab.errors import FormatError, UsageError, suggest
+from hyperslab.errors import FormatError, HyperslabError, UsageError, suggest
 
 IMAGES = (".nii", ".nii.gz")
 ANY = "*"
@@ -88,21 +88,29 @@ def choose_participants(
 def choose_sessions(
     participants: Sequence[Participant], labels: Iterable[str]
 ) -> dict[Participant, list[Session]]:
-    """Sessions by their labels, with or without ses-, of each participant that has one of them.
+    """Sessions by their labels, with or without ses-, of each participant that has one of them. One
+    whose folder cannot be listed has a session that says so, whichever are asked for.
 
     Raises UsageError for a label that no session has.
     """
-    found = {one: sessions(one) for one in participants}
+    found = {one: _sessions(one) for one in participants}
     wanted = {label.removeprefix(SESSION) for label in labels}
     if not wanted:
         return found
     known = {session.label for several in found.values() for session in several}
     _require_known("--session-label", SESSION, wanted, known)
     chosen = {
-        one: [session for session in several if session.label in wanted]
+        one: [session for session in several if session.label in wanted or session.fault]
         for one, several in found.items()
     }
     return {one: several for one, several in chosen.items() if several}
+
+
+def _sessions(participant: Participant) -> list[Session]:
+    try:
+        return sessions(participant)
+    except HyperslabError as error:
+        return [Session(participant, "", participant.folder, str(error))]
 
 
 def images(session: Session, kind: Kind = T1W) -> list[File]:

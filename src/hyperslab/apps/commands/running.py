@@ -27,6 +27,7 @@ class Later(TypedDict, total=False):
     despite_failures: bool
     levels: tuple[str, str]
     between: Callable[[], None]
+    only_gathers: bool
     origin: str
 
 
@@ -45,6 +46,7 @@ def run_commands(
     despite_failures: bool = False,
     levels: tuple[str, str] = ("each", "then"),
     between: Callable[[], None] = nothing,
+    only_gathers: bool = False,
     origin: str = "",
     **settings: Unpack[Settings],
 ) -> Result:
@@ -55,12 +57,13 @@ def run_commands(
     run, and refused. `then` are commands
     that begin when all others have ended, and read what these have made in `out`: not at all where
     some have failed, unless `despite_failures`. `levels` is what the page calls both, and `between`
-    is called here before they begin. `origin` is what all files are of, such as the folder of a
-    dataset: to resume a run of another one is refused, too. `settings` are those of Options, as
-    `engine="dask-futures", workers=4, retries=2, resume=True`. Raises UsageError before anything
-    starts, TasksFailed at the end when commands failed (with `check=False` they are only listed in
-    the result: `result.failures`), RunStopped when the run cannot continue, and KeyboardInterrupt
-    on Ctrl-C; after these three, `resume=True` runs only what is missing.
+    is called here before they begin. `only_gathers` says that `out` may hold files that no run has
+    written, as all of this is to put them together. `origin` is what all files are of, such as the
+    folder of a dataset: to resume a run of another one is refused, too. `settings` are those of
+    Options, as `engine="dask-futures", workers=4, retries=2, resume=True`. Raises UsageError before
+    anything starts, TasksFailed at the end when commands failed (with `check=False` they are only
+    listed in the result: `result.failures`), RunStopped when the run cannot continue, and
+    KeyboardInterrupt on Ctrl-C; after these three, `resume=True` runs only what is missing.
     """
     options = chosen("run_commands", options, settings)
     pipeline = commanded(
@@ -72,6 +75,7 @@ def run_commands(
         despite_failures=despite_failures,
         levels=levels,
         between=between,
+        only_gathers=only_gathers,
         origin=origin,
     )
     return run(pipeline, own_options(options), out=out, progress=progress, check=check)

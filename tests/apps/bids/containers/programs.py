@@ -102,3 +102,12 @@ def words_of(log: Path, verb: str) -> list[list[str]]:
     """The words of each call with this verb."""
     calls = [json.loads(line) for line in log.read_text().splitlines()]
     return [words for words in calls if words[1] == verb]
+
+
+def seen_last(log: Path) -> dict[str, str | bool]:
+    """Names that the last group level has found in its folder, and where links lead; False of what
+    is no link.
+    """
+    calls = [json.loads(line) for line in log.read_text().splitlines()]
+    *_, (_, _, seen) = [call for call in calls if call[1] == "seen"]
+    return dict(seen)

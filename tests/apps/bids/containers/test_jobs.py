@@ -43,6 +43,8 @@ def test_both_levels_as_jobs(
     assert done.code == 0, done
     assert (out / "sub-10" / "head.txt").read_text() == "head\n"
     assert (out / "group.tsv").read_text() == "head\nhead\n"
+    by_itself = call(*line_of(home, out, "group"))
+    assert (by_itself.code, "group      2 files in" in by_itself.out) == (0, True), by_itself
     assert podman.containers() == []
 
 

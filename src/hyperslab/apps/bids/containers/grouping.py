@@ -15,13 +15,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from hyperslab.apps.bids.containers.group import (
-    among_results,
-    levels,
-    made_by,
-)
+from hyperslab.apps.bids.containers.group import among_results, levels
 from hyperslab.apps.bids.containers.runtimes import Container, require_mountable
-from hyperslab.apps.bids.gathering import note_made, require_own, require_results
+from hyperslab.apps.bids.gathering import require_results
 from hyperslab.apps.bids.grouping import of_group, with_tuples
 from hyperslab.apps.bids.running import Asked, Selection, select
 from hyperslab.driver.directory import RunDirectory
@@ -64,7 +60,6 @@ def main(arguments: Sequence[str]) -> int:
     container = Container(**with_tuples(told["container"]))
     asked = Asked(**with_tuples(told["asked"]))
     directory = RunDirectory(Path(out))
-    names: list[str] = []
     try:
         selection = select(root, asked)
         require_results(selection, Path(out), told["allow_missing"])
@@ -74,12 +69,9 @@ def main(arguments: Sequence[str]) -> int:
                 done = subprocess.run(filled(words, values, ()), check=False)
             if done.returncode:
                 return _status(done.returncode)
-            names += made_by(level, directory)
-        require_own(directory, (), names)
     except HyperslabError as error:
         print(error, file=sys.stderr)
         return 1
-    note_made(directory, names)
     return 0
 
 
