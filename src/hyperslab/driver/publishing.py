@@ -383,18 +383,17 @@ def _earlier(inherited: Iterable[Inherited], is_call: bool) -> _Earlier:
     """
     earlier = _Earlier()
     for submission in inherited:
-        for outcome in _that_may_have_named(submission):
+        for outcome in that_may_have_named(Tail(submission.folder).poll()):
             task = _task_here(submission, outcome)
             if task is not None or not is_call:
                 earlier.note(task, outcome)
     return earlier
 
 
-def _that_may_have_named(submission: Inherited) -> list[Outcome]:
-    """Attempts of a submission that may have given names to what they have made, those that have
-    said so last. One that was refused a name has given none.
+def that_may_have_named(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Attempts that may have given names to what they have made, those that have said so last. One
+    that was refused a name has given none.
     """
-    outcomes = Tail(submission.folder).poll()
     refused = {
         (outcome.task, outcome.attempt)
         for outcome in outcomes

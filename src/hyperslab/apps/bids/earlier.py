@@ -22,6 +22,7 @@ from hyperslab.apps.bids.unit import Per, Unit, units
 from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.publishing import that_may_have_named
 from hyperslab.driver.resume import done_wholes, tried_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
@@ -99,10 +100,14 @@ def recorded(directory: RunDirectory) -> Recorded:
 
 def _gathered(before: set[str], outcomes: Sequence[Outcome]) -> set[str]:
     """Names of what group levels have made, with the outcomes of a later one: what it has made in
-    full is all that there is.
+    full is all that there is, and what it was refused to name is of others.
     """
-    made = {one.status: {written.path for written in one.outputs} for one in outcomes}
-    return made.get("done", before.union(*made.values()))
+    attempts = that_may_have_named(outcomes)
+    done = [one for one in attempts if one.status == "done"]
+    names = {written.path for one in done or attempts for written in one.outputs}
+    if done:
+        return names
+    return before | names
 
 
 def require_same_dataset(found: Recorded, origin: str, out: Path) -> None:
