@@ -9,14 +9,10 @@ tests/apps/bids/test_gathering.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperslab.plan.journal import Tail
-
-if TYPE_CHECKING:
-    from hyperslab.driver.resume import Inherited
 
 
 def matching(kept: Mapping[str, Any], now: Mapping[str, Any], do_count: bool) -> dict[int, int]:
@@ -33,29 +29,26 @@ def matching(kept: Mapping[str, Any], now: Mapping[str, Any], do_count: bool) ->
 
 
 def resting(
-    found: Sequence[Inherited], counted: Sequence[tuple[Path, Mapping[str, Any]]]
-) -> list[Inherited]:
-    """Submissions, oldest first as their folders and plans are, of which no later task counts that
-    was done before one of the others was.
+    of_each: Sequence[dict[int, int]], counted: Sequence[tuple[Path, Mapping[str, Any]]]
+) -> list[dict[int, int]]:
+    """Ids there -> ids here of submissions, oldest first as their folders and plans are, of which
+    no later task counts that was done before one of the others was.
     """
-    rest: list[Inherited] = []
+    rest: list[dict[int, int]] = []
     is_done_since = False
-    for submission, (folder, kept) in zip(reversed(found), reversed(counted), strict=True):
-        one = submission
+    for ids, (folder, kept) in zip(reversed(of_each), reversed(counted), strict=True):
+        own = ids
         if is_done_since:
-            one = _without_later(submission, kept["tasks"])
-        rest.append(one)
+            own = _without_later(ids, kept["tasks"])
+        rest.append(own)
         is_done_since = is_done_since or _has_done(folder, kept["tasks"])
     rest.reverse()
     return rest
 
 
-def _without_later(submission: Inherited, first_tasks: int) -> Inherited:
-    ids = dict(submission.ids or {})
-    for there, own in ids.items():
-        if there >= first_tasks and own >= 0:
-            ids[there] = ~own
-    return replace(submission, ids=ids)
+def _without_later(ids: Mapping[int, int], first_tasks: int) -> dict[int, int]:
+    later = {there: ~own for there, own in ids.items() if there >= first_tasks and own >= 0}
+    return {**ids, **later}
 
 
 def _has_done(folder: Path, first_tasks: int) -> bool:

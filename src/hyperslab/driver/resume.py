@@ -118,15 +118,18 @@ def inherit(
             for folder, kept in counted
             for there, command in _in_doubt(kept, now, plan)
         )
-    found = []
-    for folder, kept in counted:
-        ids = _matching(kept, now, plan, partial(touched.holds, folder))
-        found.append(Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"]))
+    of_each = [
+        _matching(kept, now, plan, partial(touched.holds, folder)) for folder, kept in counted
+    ]
     if now.get("then"):
         from hyperslab.driver.later import resting  # which runs over arrays do without
 
-        return resting(found, counted)
-    return found
+        of_each = resting(of_each, counted)
+    boot = now["boot"]
+    return [
+        Inherited(folder, ids, bool(boot) and kept.get("boot") == boot)
+        for (folder, kept), ids in zip(counted, of_each, strict=True)
+    ]
 
 
 def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
