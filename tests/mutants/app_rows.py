@@ -86,10 +86,17 @@ APPS = [
     ),
     Mutant(
         "what a group level has made before stays",
-        "src/hyperslab/driver/resume.py",
-        "    if stages == 1:",
-        "    if stages == 0:",
+        "src/hyperslab/driver/later.py",
+        "        if label in here:",
+        "        if do_count and label in here:",
         "tests/apps/bids/test_running.py::test_a_group_level_that_makes_less_than_before",
+    ),
+    Mutant(
+        "a group level rests on results that were replaced since",
+        "src/hyperslab/driver/later.py",
+        "        if is_done_since:",
+        "        if not of_each:",
+        "tests/apps/bids/test_gathering.py::test_both_levels_after_somebody_was_done_again",
     ),
     Mutant(
         "a link into an image fails a task",

@@ -29,14 +29,14 @@ def matching(kept: Mapping[str, Any], now: Mapping[str, Any], do_count: bool) ->
 
 
 def resting(
-    found: Sequence[Mapping[int, int]], counted: Sequence[tuple[Path, Mapping[str, Any]]]
-) -> list[Mapping[int, int]]:
-    """Ids there -> ids here of submissions, oldest first as their folders and plans are, in which
+    of_each: Sequence[dict[int, int]], counted: Sequence[tuple[Path, Mapping[str, Any]]]
+) -> list[dict[int, int]]:
+    """Ids there -> ids here of submissions, oldest first as their folders and plans are, of which
     no later task counts that was done before one of the others was.
     """
-    rest: list[Mapping[int, int]] = []
+    rest: list[dict[int, int]] = []
     is_done_since = False
-    for ids, (folder, kept) in zip(reversed(found), reversed(counted), strict=True):
+    for ids, (folder, kept) in zip(reversed(of_each), reversed(counted), strict=True):
         own = ids
         if is_done_since:
             own = _without_later(ids, kept["tasks"])
@@ -47,11 +47,8 @@ def resting(
 
 
 def _without_later(ids: Mapping[int, int], first_tasks: int) -> dict[int, int]:
-    counting = dict(ids)
-    for there, own in ids.items():
-        if there >= first_tasks and own >= 0:
-            counting[there] = ~own
-    return counting
+    later = {there: ~own for there, own in ids.items() if there >= first_tasks and own >= 0}
+    return {**ids, **later}
 
 
 def _has_done(folder: Path, first_tasks: int) -> bool:

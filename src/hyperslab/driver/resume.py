@@ -118,16 +118,17 @@ def inherit(
             for folder, kept in counted
             for there, command in _in_doubt(kept, now, plan)
         )
-    found: list[Mapping[int, int]] = [
+    of_each = [
         _matching(kept, now, plan, partial(touched.holds, folder)) for folder, kept in counted
     ]
     if now.get("then"):
         from hyperslab.driver.later import resting  # which runs over arrays do without
 
-        found = resting(found, counted)
+        of_each = resting(of_each, counted)
+    boot = now["boot"]
     return [
-        Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
-        for (folder, kept), ids in zip(counted, found, strict=True)
+        Inherited(folder, ids, bool(boot) and kept.get("boot") == boot)
+        for (folder, kept), ids in zip(counted, of_each, strict=True)
     ]
 
 
