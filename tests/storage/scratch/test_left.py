@@ -19,7 +19,8 @@ from tests.storage.scratch.stage import SIZE
 from tests.system.end_to_end.command import call
 
 Make = Callable[[Scratch], Scratch]
-OF_THE_DEAD = {"owner": 2**22, "owner_started": 1}
+DEAD = 2**22
+"Number of no process."
 
 
 def _fails_by(reason: BaseException) -> Make:
@@ -79,7 +80,7 @@ def test_the_reason_is_told_before_what_remains(
 
 
 def test_a_record_that_cannot_be_read_is_told_and_left_alone(storage: Path) -> None:
-    dead = Scratch("0123abcd", DIRECTORY, str(storage), SIZE, str(storage / "none"), **OF_THE_DEAD)
+    dead = Scratch("0123abcd", DIRECTORY, str(storage), SIZE, "none", owner=DEAD, owner_started=1)
     registry.record(dead)
     wrong = {"damaged": "{", "newer": '{"name": "newer", "colour": "red"}', "other": "[1]"}
     for name, text in wrong.items():
@@ -98,7 +99,7 @@ def test_programs_that_do_not_end_are_waited_for_together(
     storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever makes scratch waits for the lock meanwhile."""
-    blank = Scratch("", NAMESPACE, str(storage), SIZE, "", **OF_THE_DEAD)
+    blank = Scratch("", NAMESPACE, str(storage), SIZE, "", owner=DEAD, owner_started=1)
     names = [f"0123abc{digit}" for digit in range(5)]
     for name in names:
         registry.record(replace(blank, name=name, folder=str(registry.folder() / name)))

@@ -232,7 +232,8 @@ def test_results_of_another_version_are_not_told_as_an_edited_function(
     source = np.arange(24, dtype="i2").reshape(2, 3, 4)
     pipeline = hyperslab.Pipeline(source).map("increment").write(tmp_path / "out")
     hyperslab.run(pipeline, engine="serial", report=False)
-    nib.save(nib.Nifti1Image(source, np.eye(4)), tmp_path / "a.nii")
+    image = nib.Nifti1Image(source, np.eye(4))  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "a.nii")
     order = ("convert", "a.nii", "new", "--dtype", "float32", "--format", "h5", "--no-report")
     assert called(tmp_path, *order).code == 0
     for name in ("increment", "cast"):

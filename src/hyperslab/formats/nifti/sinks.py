@@ -176,7 +176,8 @@ def _require_meant(path: str, head: bytes, meant: Packing, stored: np.dtype[Any]
     float32.
     """
     kept = parse_ours(head)
-    said = Packing(scaling_of(kept), real_dtype(stored, scaling_of(kept)))
+    known = scaling_of(kept)
+    said = Packing(known, real_dtype(stored, known))
     if agree(meant, said, stored) or _is_truth_as_bytes(meant, said):
         return
     scaling = meant.scaling or Scaling()
