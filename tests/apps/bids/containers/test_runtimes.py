@@ -303,7 +303,7 @@ def test_many_results(runtime: str, level: str, home: Path, programs: Path, tmp_
     assert mounts["/hyperslab-results"] == f"{out}:ro"
     pages = [f"sub-{label}_{number:0200}.html" for label in (1, 10) for number in range(120)]
     results = [*pages, "sub-1/made.txt", "sub-10/made.txt"]
-    seen = words_of(log, "seen")[-1][2]
+    seen: Any = words_of(log, "seen")[-1][2]
     assert {name: to for name, to in seen.items() if to} == {
         name: f"/hyperslab-results/{name}" for name in results
     }
