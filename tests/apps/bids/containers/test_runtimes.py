@@ -14,7 +14,8 @@ import pytest
 from hyperslab.apps.bids.containers import images
 from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, generated_by
-from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, app_words
+from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, Mount, app_words
+from hyperslab.apps.bids.containers.shown import Results, shown
 from hyperslab.cli import bids_front
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
@@ -214,6 +215,22 @@ def test_a_container_for_each_session(runtime: str, programs: Path, tmp_path: Pa
     assert (group.code, "no effect  --session-label" in group.err) == (0, True), group
 
 
+def test_results_whose_names_runtimes_would_take_apart(tmp_path: Path) -> None:
+    """They are links, and go with all else that is shown; what is put beside them stays."""
+    home = make(tmp_path / "out", "sub-1/b/x", "sub-1_at_12:30.html", "old.tsv", ".hidden")
+    private = tmp_path / "private"
+    private.mkdir()
+    with shown(Results(home, private, frozenset((home / "old.tsv",)))) as mounts:
+        assert mounts == [Mount(str(home), "/hyperslab-results")]
+        links = sorted(path for path in private.rglob("*") if path.is_symlink())
+        assert [path.relative_to(private).as_posix() for path in links] == [
+            "sub-1/b/x",
+            "sub-1_at_12:30.html",
+        ]
+        (private / "sub-1/new").touch()
+    assert sorted(path.name for path in private.rglob("*")) == ["new", "sub-1"]
+
+
 @pytest.mark.parametrize("level", ["group", "both"])
 def test_a_group_level_that_names_itself_once(
     level: str, home: Path, programs: Path, tmp_path: Path
@@ -303,7 +320,7 @@ def test_many_results(runtime: str, level: str, home: Path, programs: Path, tmp_
     assert mounts["/hyperslab-results"] == f"{out}:ro"
     pages = [f"sub-{label}_{number:0200}.html" for label in (1, 10) for number in range(120)]
     results = [*pages, "sub-1/made.txt", "sub-10/made.txt"]
-    seen = words_of(log, "seen")[-1][2]
+    seen: Any = words_of(log, "seen")[-1][2]
     assert {name: to for name, to in seen.items() if to} == {
         name: f"/hyperslab-results/{name}" for name in results
     }
