@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
+from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.comparison import CellResult, results_of
-from hyperslab.apps.experiment.design import cells_of
+from hyperslab.apps.experiment.design import cells_of, on_machines
 from hyperslab.apps.experiment.intervals import Interval
-from hyperslab.apps.experiment.published import Beside, beside, matching, published_for
-from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.published import (
+    Beside,
+    beside,
+    matching,
+    published_for,
+    splits,
+)
+from hyperslab.apps.experiment.published_page import published_sheets
+from hyperslab.apps.experiment.record import Attempt, Record, Session
+from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find, shipped
+from tests.apps.experiment.specs import record_of
 
 
-def _results(name: str, scale: str) -> list[CellResult]:
-    """All cells of a spec, each a second longer than the one before it."""
+def _results(name: str, scale: str, processors: int = 96) -> list[CellResult]:
+    """All cells of a spec, each a second longer than the one before it, on so many processors."""
     cells = cells_of(find(name).load(scale).spec)
     return [
-        CellResult(one.cell, (), Interval(1.0 + n, None, None))
+        CellResult(on_machines(one.cell, [processors]), (), Interval(1.0 + n, None, None))
         for n, one in enumerate(results_of(cells, Record()))
     ]
 
@@ -73,6 +86,70 @@ def test_what_spark_took_on_tiers_stands_beside_whole_files() -> None:
         assert {one and one.cell.levels["engine"] for one in joined} == {"spark-binary-files"}
 
 
+def test_shares_of_the_processors_are_joined_by_what_they_come_to() -> None:
+    """25 and 96 processes are 3.84 times apart: so are 1 and 4, and 1 and 2 are not."""
+    published = published_for("storage-tiers/bids")
+    assert published
+    (table,) = published.tables
+
+    def joined(processors: int) -> list[bool]:
+        found = beside(table, _results("storage-tiers/bids", "paper", processors))
+        rows = [_at(found, workers="1x"), _at(found, tier="isilon"), _at(found, **table.baseline)]
+        return [one.result is not None for one in rows]
+
+    assert joined(96) == [True, True, True]
+    assert joined(4) == [True, True, True]
+    assert joined(2) == [False, True, True]
+    assert joined(1) == [False, True, True], "a share of one processor is that one"
+
+
+def test_processor_time_and_input_and_output_are_ratios_to_two_cells() -> None:
+    """Those of the paper's Fig. 10: 1.45; 2.68, 7.31 and 31.9, and 4.36 beside few processes."""
+    published = published_for("storage-tiers/bids")
+    assert published
+    (table,) = published.tables
+    found = splits(table, _results("storage-tiers/bids", "paper"))
+    many = {"workers": "1x"}
+    isilon = {"tier": "isilon"}
+    assert [(one.levels, one.base) for one in found] == [
+        (many, table.baseline),
+        (isilon, table.baseline),
+        (isilon | many, table.baseline),
+        (isilon | many, isilon),
+    ]
+    assert [one.cpu for one in found] == [pytest.approx(1.4535, rel=1e-4), None, None, None]
+    assert [one.io for one in found] == pytest.approx([2.6814, 7.3057, 31.867, 4.3619], rel=1e-4)
+    assert all(one.result and one.reference for one in found)
+
+
+def test_time_off_the_processor_that_is_none_has_no_ratio(tmp_path: Path) -> None:
+    """Tasks of which some used more processor time than they were busy for."""
+    asked = Experiment.of(find("storage-tiers/bids").load("paper"), tmp_path)
+    cpu_s = {"dram": 1.1, "isilon": 0.5}
+
+    def change(one: Attempt) -> Attempt:
+        own = {"busy_s": 1.0, "cpu_s": cpu_s.get(str(one.levels["tier"]), 0.75)}
+        return dataclasses.replace(one, numbers={**one.numbers, **own})
+
+    attempts = [change(one) for one in record_of(asked, {}, {}).attempts]
+    record = Record(
+        [Session(1, 0.0, {"processors": 96})],
+        attempts,
+        0,
+        {one.number: [one] for one in attempts},
+    )
+    answer = answer_of(asked, record)
+    _, sheet = published_sheets(answer, published_for("storage-tiers/bids"))
+    assert sheet.title.endswith("processor time and input and output")
+    rows = {(row[0], row[1]): row for row in sheet.rows}
+    many, few = "tier isilon, workers 1x (96)", "tier isilon"
+    assert rows[many, few][2:6] == ("-", "1.00 x", "4.36 x", "1.00 x")
+    base = "tier dram, workers 0.25x (25)"
+    there = "(there: tmpfs in persistent memory, behind DRAM)"
+    row = rows[f"workers 1x (96) {there}", base]
+    assert row[2:6] == ("1.45 x", "1.00 x", "2.68 x", "- (there is no time off the processor)")
+
+
 def test_all_makespans_of_increments_on_tiers_are_shipped() -> None:
     """In both modes of persistent memory."""
     published = published_for("storage-tiers/incrementation")
@@ -84,12 +161,13 @@ def test_at_another_scale_numbers_are_joined_by_their_distance_from_the_baseline
     published = published_for("dask-vs-spark/incrementation")
     assert published
     found = beside(published.tables[0], _results("dask-vs-spark/incrementation", "laptop"))
-    one = _at(found, engine="dask-bag", delay=16)
-    assert one.result
-    assert one.result.cell.levels["delay"] == 0.8
-    four = _at(found, workers=4).result
-    assert four
-    assert four.cell.levels["workers"] == 1, "half as many as at the baseline, there and here"
+    few = _at(found, engine="dask-bag", files=30).result
+    assert few
+    assert few.cell.levels["files"] == 4, "about a quarter of the baseline, there and here"
+    many = _at(found, files=750).result
+    assert many
+    assert many.cell.levels["files"] == 64, "six times as many there, four times here"
+    assert _at(found, workers=4).result is None, "half as many there, and only more here"
     assert _at(found, workers=1).result is None, "an eighth there, and nothing like it here"
     assert _at(found, iterations=1).result is None
     smoke = beside(published.tables[0], _results("dask-vs-spark/incrementation", "smoke"))

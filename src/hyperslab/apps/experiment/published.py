@@ -3,7 +3,8 @@
 Times of other machines and other sizes compare with nothing; how much longer one level takes than
 another may. A published row is joined to the cell with the same names of engines, tiers and
 workloads, and, of a number, with the level that is as far from the baseline, or nearly so: 4 of 8
-workers beside 1 of 2. Both levels are told, as they need not be quite as far. A level that is
+workers beside 1 of 2. Workers that are a share of the processors are numbers, too: what the share
+comes to there and here. Both levels are told, as they need not be quite as far. A level that is
 further than `TOLERANCE` from all that were tried is joined to none.
 """
 
@@ -22,6 +23,7 @@ from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.plan.mistakes import Table
 
+WORKERS = "workers"
 TOLERANCE = 1.5
 "Factor by which distances of joined levels from their baselines may differ."
 ROUNDING = 1e-9
@@ -38,6 +40,10 @@ class Row(Table):
     makespan_s: Positive | None = None
     ratio: Positive | None = None
     "Makespan over that of the baseline, where no makespan is told."
+    cpu_s: Positive | None = None
+    "Processor time of all programs, where it is told."
+    io_s: Positive | None = None
+    "Time of all programs that is no processor time, where it is told."
     sd_s: float | None = None
     repetitions: int | None = None
     is_least: bool = False
@@ -62,7 +68,15 @@ class PublishedTable(Table):
     where: str
     "Machine and data."
     baseline: Levels
+    workers: dict[str, int] = Field(default_factory=dict)
+    "Workers that levels which are shares of the processors, such as 0.25x, come to there."
     rows: list[Row]
+
+    def number_of(self, name: str, level: Level) -> Level:
+        """A level, or the number of workers that a share of the processors comes to there."""
+        if name == WORKERS and isinstance(level, str):
+            return self.workers.get(level, level)
+        return level
 
     def levels_of(self, row: Row) -> Levels:
         """All levels of a row."""
@@ -110,6 +124,27 @@ class Beside:
         return means[0] / means[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Published processor time and input and output of a cell, over those of another one, beside
+    the cells of the experiment.
+    """
+
+    levels: Levels
+    "Levels of the published cell that differ from the table's baseline."
+    base: Levels
+    "Levels of the cell that it is compared with that do."
+    cpu: float | None
+    "Ratio of processor times; None where one of them is not told."
+    io: float | None
+    "Ratio of times of input and output; None where one of them is not told."
+    row: Row
+    result: CellResult | None
+    "The cell that it is joined to; None: the experiment has none such."
+    reference: CellResult | None
+    "The cell that stands for the one that it is compared with."
+
+
 def published_for(name: str) -> Published | None:
     """What is shipped for a spec of the package; None where there is nothing."""
     root = resources.files("hyperslab.apps.experiment") / "published"
@@ -131,7 +166,7 @@ def beside(table: PublishedTable, results: Sequence[CellResult]) -> list[Beside]
     found = []
     for row in table.rows:
         levels = table.levels_of(row)
-        changed = {name: level for name, level in levels.items() if level != table.baseline[name]}
+        changed = _changed(table, levels)
         ratio = row.ratio
         if row.makespan_s is not None and reference_s is not None:
             ratio = row.makespan_s / reference_s
@@ -141,6 +176,62 @@ def beside(table: PublishedTable, results: Sequence[CellResult]) -> list[Beside]
         limit = _limit(row, is_reference=not changed, reference_is_least=is_least)
         found.append(Beside(changed or levels, ratio, row, result, reference, limit))
     return found
+
+
+def splits(table: PublishedTable, results: Sequence[CellResult]) -> list[Split]:
+    """Processor time and input and output of every row that tells one of them, over the table's
+    baseline cell, and over its own with the baseline's workers.
+    """
+    if not results:
+        return []
+    return [
+        found
+        for row in table.rows
+        if row.cpu_s or row.io_s
+        for base in _bases(table, row)
+        if (found := _split(table, row, base, results)) is not None
+    ]
+
+
+def _bases(table: PublishedTable, row: Row) -> list[Levels]:
+    """Levels of the cells that a row is compared with, which it is not itself."""
+    levels = table.levels_of(row)
+    found = [table.baseline]
+    if WORKERS in table.baseline:
+        found.append({**levels, WORKERS: table.baseline[WORKERS]})
+    unique = [base for n, base in enumerate(found) if base not in found[:n]]
+    return [base for base in unique if base != levels]
+
+
+def _split(
+    table: PublishedTable, row: Row, base: Levels, results: Sequence[CellResult]
+) -> Split | None:
+    """A row over the one of these levels; None where the table has none such."""
+    own = results[0].cell.levels
+    other = _row(table, base)
+    if other is None:
+        return None
+    levels = table.levels_of(row)
+    return Split(
+        _changed(table, levels),
+        _changed(table, base) or base,
+        _over(row.cpu_s, other.cpu_s),
+        _over(row.io_s, other.io_s),
+        row,
+        _joined(table, levels, results, own),
+        _joined(table, base, results, own),
+    )
+
+
+def _over(own: float | None, other: float | None) -> float | None:
+    if own is None or other is None:
+        return None
+    return own / other
+
+
+def _changed(table: PublishedTable, levels: Levels) -> Levels:
+    """Levels that differ from the table's baseline."""
+    return {name: level for name, level in levels.items() if level != table.baseline[name]}
 
 
 def _limit(row: Row, is_reference: bool, reference_is_least: bool) -> str:
@@ -153,9 +244,15 @@ def _limit(row: Row, is_reference: bool, reference_is_least: bool) -> str:
 
 
 def _seconds(table: PublishedTable, levels: Levels) -> float | None:
+    found = _row(table, levels)
+    return None if found is None else found.makespan_s
+
+
+def _row(table: PublishedTable, levels: Levels) -> Row | None:
+    """The row of these levels; None where the table has none such."""
     for row in table.rows:
         if table.levels_of(row) == levels:
-            return row.makespan_s
+            return row
     return None
 
 
@@ -170,15 +267,26 @@ def _joined(
     for name, level in levels.items():
         if name not in baseline:
             continue
-        tried = list(dict.fromkeys(result.cell.levels[name] for result in results))
-        found = matching(level, table.baseline[name], tried, baseline[name])
+        tried = {result.cell.levels[name]: _number(result, name) for result in results}
+        there = table.number_of(name, level)
+        base = table.number_of(name, table.baseline[name])
+        found = matching(there, base, list(tried.values()), tried[baseline[name]])
         if found is None:
             return None
-        wanted[name] = found
+        wanted[name] = next(own for own, number in tried.items() if number == found)
     for result in results:
         if dict(result.cell.levels) == wanted:
             return result
     return None
+
+
+def _number(result: CellResult, name: str) -> Level:
+    """A level of a cell, or the number of workers that a share of the processors comes to on the
+    machine of its trials; the share where they ran on machines of several sizes.
+    """
+    if name == WORKERS and len(result.cell.workers) == 1:
+        return result.cell.workers[0]
+    return result.cell.levels[name]
 
 
 def matching(level: Level, base: Level, tried: Sequence[Level], own_base: Level) -> Level | None:
