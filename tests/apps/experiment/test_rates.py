@@ -17,7 +17,7 @@ from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.design import Cell
 from hyperslab.apps.experiment.expectation import Expected, sentences
 from hyperslab.apps.experiment.expected_page import expected_sheet
-from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.intervals import Interval, ratio_interval
 from hyperslab.apps.experiment.model import Place, model_of
 from hyperslab.apps.experiment.rates import interval_of
 from hyperslab.storage.probing.records import Measured
@@ -133,7 +133,9 @@ def _took(seconds: float, place: Place) -> Expected:
 
 
 def test_a_page_says_how_far_the_rates_may_be_off() -> None:
-    one = Expected(RESULT, model_of(USE, REPEATED, REPEATED), "/disk", "/disk")
+    trials = [attempt(n, n, RESULT.cell, 30.0) for n in (1, 2, 3)]
+    result = replace(RESULT, attempts=trials)
+    one = Expected(result, model_of(USE, REPEATED, REPEATED), "/disk", "/disk")
     low, _ = _ends(READ)
     row = expected_sheet(Answer((), (), (), (), (), [one])).rows[0]
     assert row[3].startswith(f"1.56 x ({30 / (720e6 / low + 12):.3g} to ")
@@ -146,3 +148,26 @@ def test_a_page_says_how_far_the_rates_may_be_off() -> None:
     assert "took less than the bound" not in told, "as far as anybody knows"
     beyond = model_of(replace(USE, makespan_s=10.0), REPEATED, REPEATED)
     assert "took less than the bound" in " ".join(sentences([replace(one, model=beyond)]))
+
+
+def test_a_ratio_is_as_sure_as_the_trials_and_the_rates_together() -> None:
+    """Whichever varies: trials by 10 % in both directions, and rates by their repetitions."""
+    trials = [attempt(n, n, RESULT.cell, 30.0 * by) for n, by in enumerate((0.9, 1.0, 1.1), 1)]
+    model = model_of(USE, REPEATED, REPEATED)
+    one = Expected(replace(RESULT, attempts=trials), model, "/disk", "/disk")
+    by_rates = model.law.ratios
+    both = one.ratios(model.law)
+    by_trials = ratio_interval([27.0, 30.0, 33.0], [1.0] * 3)
+    assert both
+    assert by_rates
+    for end in ("low", "high"):
+        widths = [math.log(getattr(own, end) / own.mean) for own in (by_rates, by_trials, both)]
+        assert math.hypot(*widths[:2]) == pytest.approx(abs(widths[2]), rel=1e-9)
+    sure = replace(model.law, least_s=model.law.seconds, most_s=model.law.seconds)
+    alone = one.ratios(sure)
+    assert alone
+    assert alone.high
+    assert by_trials.high
+    assert alone.high / alone.mean == pytest.approx(by_trials.high / by_trials.mean)
+    once = replace(one, result=replace(RESULT, attempts=trials[:1]))
+    assert once.ratios(model.law) == (by_rates.mean, None, None)

@@ -98,13 +98,13 @@ def _stack(result: CellResult, top: float, most: float, labels: float) -> Iterat
 
 
 def ratios_svg(expected: Sequence[Expected]) -> str:
-    """Measured / expected of both models for every cell, with the intervals that the rates set, on
-    a logarithmic scale; '' where none is known.
+    """Measured / expected of both models for every cell, with the intervals that trials and rates
+    have together, on a logarithmic scale; '' where none is known.
     """
     known = [
         ratios
         for one in expected
-        for ratios in (one.model.law.ratios, one.model.bound.ratios)
+        for ratios in (one.ratios(one.model.law), one.ratios(one.model.bound))
         if ratios is not None
     ]
     if not known:
@@ -117,8 +117,8 @@ def ratios_svg(expected: Sequence[Expected]) -> str:
     for n, one in enumerate(expected):
         y = ROW * n + ROW / 2
         parts += _label(one.result.cell.name, y, labels)
-        parts += _ratio(one.model.law.ratios, y - 3, OTHER, ends, labels)
-        parts += _ratio(one.model.bound.ratios, y + 3, COLOUR, ends, labels)
+        parts += _ratio(one.ratios(one.model.law), y - 3, OTHER, ends, labels)
+        parts += _ratio(one.ratios(one.model.bound), y + 3, COLOUR, ends, labels)
     keys = [("measured / equation 1", OTHER), ("measured / bound", COLOUR)]
     parts += _key(keys, height, labels)
     return _svg("Measured over expected", labels + PLOT + RIGHT, height + KEY, parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.design import Key
+from hyperslab.apps.experiment.intervals import Interval, ratio_interval
 from hyperslab.apps.experiment.model import (
     PROCESSORS,
     SLOTS,
@@ -71,15 +73,37 @@ class Expected:
         return self.model.bound.binding not in (SLOTS, PROCESSORS)
 
     @property
+    def busy_s(self) -> float:
+        """Time for which what binds is busy."""
+        binding = self.model.bound.binding
+        (busy_s,) = (one.seconds for one in self.model.resources if one.name == binding)
+        return busy_s
+
+    @property
     def explained(self) -> float:
         """Share of the makespan without the start of the engine for which what binds is busy."""
         bound = self.model.bound
         startup_s = bound.terms[0].seconds or 0.0
-        (busy_s,) = (one.seconds for one in self.model.resources if one.name == bound.binding)
         run_s = bound.measured_s - startup_s
         if run_s <= 0:
             return 0.0
-        return busy_s / run_s
+        return self.busy_s / run_s
+
+    def ratios(self, expected: Expectation) -> Interval | None:
+        """Measured / expected by one of both models, with the 95 % interval that the trials and the
+        rates have together, which vary by themselves; without bounds where one of both is not
+        known. None without an expectation.
+        """
+        by_rates = expected.ratios
+        if by_rates is None:
+            return None
+        values = list(self.result.by_replicate().values())
+        if by_rates.low is None or by_rates.high is None or len(values) < 2:
+            return Interval(by_rates.mean, None, None)
+        by_trials = ratio_interval(values, [1.0] * len(values))
+        below = _together(by_trials, by_rates.mean / by_rates.low)
+        above = _together(by_trials, by_rates.high / by_rates.mean)
+        return Interval(by_rates.mean, by_rates.mean / below, by_rates.mean * above)
 
     @property
     def waits_for_storage(self) -> bool:
@@ -87,6 +111,12 @@ class Expected:
         little of a run that waits for its engine.
         """
         return self.storage_binds and self.explained >= EXPLAINED
+
+
+def _together(by_trials: Interval, by_rates: float) -> float:
+    """Factor by which a ratio may be off on one side, by its trials and by its rates."""
+    assert by_trials.high is not None
+    return math.exp(math.hypot(math.log(by_trials.high / by_trials.mean), math.log(by_rates)))
 
 
 def expected_of(

@@ -18,9 +18,9 @@ HINT = (
     "Equation 1: bytes read / read rate + bytes written / write rate, both of one stream. Bound:"
     " start-up, and the resource that takes longest of each medium at the best rate of so many"
     " processes, the slots and the processors. A term whose figure nobody has is left out of the"
-    " bound, and said below. In brackets: how far the rates of the probe may be off by its"
-    " repetitions (Student's t at 95 %, all of them at one end at a time); measured times have"
-    " intervals of their own."
+    " bound, and said below. In brackets: 95 % intervals of what the trials and the rates of the"
+    " probe have together, as both vary by themselves: times over replicates, rates over the"
+    " repetitions of the probe (Student's t; of rates all at one end at a time)."
 )
 
 
@@ -47,9 +47,9 @@ def _row(one: Expected) -> tuple[str, ...]:
         one.result.cell.name,
         show_seconds(law.measured_s),
         _seconds(law),
-        _ratio(law),
+        _ratio(one, law),
         expected,
-        _ratio(bound),
+        _ratio(one, bound),
         bound.binding,
     )
 
@@ -60,10 +60,11 @@ def _seconds(one: Expectation) -> str:
     return show_seconds(one.seconds)
 
 
-def _ratio(one: Expectation) -> str:
-    if one.ratios is None:
+def _ratio(one: Expected, model: Expectation) -> str:
+    ratios = one.ratios(model)
+    if ratios is None:
         return UNKNOWN
-    return show_interval(one.ratios)
+    return show_interval(ratios)
 
 
 def _terms(answer: Answer) -> str:

@@ -24,6 +24,7 @@ from hyperslab.apps.experiment.lines import amount, lines_of
 from hyperslab.apps.experiment.regression import slope_of
 from hyperslab.apps.experiment.shown import show_mean
 from hyperslab.apps.experiment.spreads import Spread, spreads_of
+from hyperslab.units import show_count
 
 WORKERS = "workers"
 
@@ -107,9 +108,10 @@ def sentences(trends: Trends, margin: float) -> Iterator[str]:
         name = growth.engine or "the engine"
         overhead = show_mean(list(growth.overhead_s.values()), " s")
         transfer = show_mean(list(growth.transfer_s.values()), " s")
+        over = show_count(len(growth.overhead_s), "replicate")
         yield (
             f"Each further worker of {name} costs {overhead} of overhead and {transfer} of"
-            " transfer, over all slots."
+            f" transfer, of all slots, over {over} that have all numbers of workers."
         )
     yield from spreads.sentences(trends.spreads)
     yield from compensation.sentences(trends.trades, margin)

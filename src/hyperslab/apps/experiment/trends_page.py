@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.expectation import mean
-from hyperslab.apps.experiment.intervals import ratio_of
+from hyperslab.apps.experiment.intervals import Interval, ratio_of
 from hyperslab.apps.experiment.phases import CellPhases, first_reads, kinds_of, reads_itself
-from hyperslab.apps.experiment.published import Published
+from hyperslab.apps.experiment.published import Published, Slopes
 from hyperslab.apps.experiment.sections import Sheet
 from hyperslab.apps.experiment.shown import show_interval, show_mean
 from hyperslab.apps.experiment.spreads import Spread
+from hyperslab.apps.experiment.trends import Growth
+from hyperslab.report.compare import show_ratio
 from hyperslab.units import show_rate, show_seconds, show_share
 
 UNKNOWN = "not known"
@@ -20,13 +22,21 @@ GARBAGE = "java_gc_s"
 NUMBERS_HINT = (
     "Means over replicates; sums are over all slots. Average parallelism: integral of the number of"
     " busy slots / makespan without start-up. Input and output: time in phases less processor time,"
-    " so that sleeping counts there, too. Garbage: time in which tasks waited for Java to collect"
+    " so that sleeping counts there, too; it says nothing where tasks used several processors."
+    " Garbage: time in which tasks waited for Java to collect"
     " it, where they ran in Java."
 )
 GROWTH_HINT = (
     "Slopes of least squares over the levels of workers, all else at the baseline, in seconds of"
-    " all slots for each further worker: means over replicates, with 95 % intervals."
+    " all slots for each further worker: means over the replicates that have all of these levels,"
+    " with 95 % intervals."
 )
+GROWTH_TITLE = "What each further worker costs"
+RATIOS_HINT = (
+    "Ratios to the slope of one engine, where that is shown to be more than 0, as seconds of other"
+    " machines compare with nothing."
+)
+NONE = "-"
 PHASES_HINT = (
     "Mean time of a task in each kind of phase, over all trials. First reads: those of the first"
     " task of each slot, beside those of all later tasks, with 95 % intervals over replicates; none"
@@ -78,7 +88,16 @@ def _numbers(result: CellResult) -> Iterator[str]:
         yield from (UNKNOWN, UNKNOWN)
         return
     yield show_seconds(cpu_s)
-    yield show_seconds(max(0.0, result.mean("busy_s") - cpu_s))
+    yield _waiting(result.mean("busy_s"), cpu_s)
+
+
+def _waiting(busy_s: float, cpu_s: float) -> str:
+    """Time in phases that is no processor time, in words; there is none where a task computes on
+    several processors.
+    """
+    if cpu_s > busy_s:
+        return f"none (tasks used {cpu_s / busy_s:.3g} processors)" if busy_s else UNKNOWN
+    return show_seconds(busy_s - cpu_s)
 
 
 def _shown_rate(nbytes_per_s: float) -> str:
@@ -116,26 +135,55 @@ def trends_sheets(answer: Answer, published: Published | None) -> list[Sheet]:
 
 
 def _growth(answer: Answer, published: Published | None) -> Sheet:
-    columns = ["engine", "overhead", "transfer"]
-    hint = GROWTH_HINT
-    told: dict[str, tuple[str, ...]] = {}
-    if published is not None and published.slopes is not None:
-        slopes = published.slopes
-        columns += ["published overhead", "published transfer"]
-        hint += f" Published: {slopes.about}"
-        for engine, overhead_s in slopes.overhead_s.items():
-            told[engine] = (f"{overhead_s:g} s", f"{slopes.transfer_s[engine]:g} s")
-    none = ("-",) * (len(columns) - 3)
+    columns = ["engine", "overhead", "transfer", "replicates"]
+    growths = answer.trends.growths
+    rows = [tuple(_slopes(growth)) for growth in growths]
+    if published is None or published.slopes is None:
+        return Sheet(GROWTH_TITLE, columns, rows, GROWTH_HINT)
+    slopes = published.slopes
+    base = next(iter(slopes.overhead_s))
+    for name in ("overhead", "transfer"):
+        columns += [f"{name} beside {base}", "published"]
+    reference = answer.trends.growth(base)
     rows = [
-        (
-            growth.engine,
-            show_mean(list(growth.overhead_s.values()), " s"),
-            show_mean(list(growth.transfer_s.values()), " s"),
-            *told.get(growth.engine, none),
-        )
-        for growth in answer.trends.growths
+        (*row, *_beside_base(growth, reference, slopes, base))
+        for row, growth in zip(rows, growths, strict=True)
     ]
-    return Sheet("What each further worker costs", columns, rows, hint)
+    hint = f"{GROWTH_HINT} {RATIOS_HINT} Published: {slopes.about}"
+    return Sheet(GROWTH_TITLE, columns, rows, hint)
+
+
+def _slopes(growth: Growth) -> Iterator[str]:
+    yield growth.engine
+    yield show_mean(list(growth.overhead_s.values()), " s")
+    yield show_mean(list(growth.transfer_s.values()), " s")
+    yield str(len(growth.overhead_s))
+
+
+def _beside_base(
+    growth: Growth, reference: Growth | None, slopes: Slopes, base: str
+) -> Iterator[str]:
+    """Slopes of an engine over those of another one, here and as published."""
+    others: tuple[Interval | None, Interval | None] = (None, None)
+    if reference is not None:
+        others = (reference.overhead, reference.transfer)
+    yield _ratio_to(growth.overhead, others[0])
+    yield _published_ratio(slopes.overhead_s, growth.engine, base)
+    yield _ratio_to(growth.transfer, others[1])
+    yield _published_ratio(slopes.transfer_s, growth.engine, base)
+
+
+def _ratio_to(own: Interval, other: Interval | None) -> str:
+    """One slope over another, which has to be shown to be more than 0."""
+    if other is None or other.low is None or other.low <= 0:
+        return NONE
+    return show_ratio(own.mean / other.mean)
+
+
+def _published_ratio(slopes: Mapping[str, float], engine: str, base: str) -> str:
+    if engine not in slopes:
+        return NONE
+    return show_ratio(slopes[engine] / slopes[base])
 
 
 def _spread(spread: Spread) -> Sheet:
