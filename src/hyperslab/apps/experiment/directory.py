@@ -152,16 +152,22 @@ class ExperimentDirectory:
             raise UsageError(
                 f"{self.root} holds no experiment: begin it with 'hyperslab experiment run'"
             )
-        before = self.identity()
-        now = loaded.identity()
-        if now["replicates"] > before["replicates"]:
-            now["replicates"] = before["replicates"]
-        differences = [*_differences(before, now), *_other_order(before, now)]
+        differences = self.differences(loaded)
         if differences:
             raise UsageError(
                 f"the spec is not what {self.root} began with ({'; '.join(differences)}): change it"
                 " back, or begin anew in another directory with --out"
             )
+
+    def differences(self, loaded: Loaded) -> list[str]:
+        """What a spec says differently from the one that the experiment began with, field by field;
+        that it has more replicates is none of it. Raises DamagedRecord.
+        """
+        before = self.identity()
+        now = loaded.identity()
+        if now["replicates"] > before["replicates"]:
+            now["replicates"] = before["replicates"]
+        return [*_differences(before, now), *_other_order(before, now)]
 
     @contextmanager
     def owned(self) -> Iterator[None]:

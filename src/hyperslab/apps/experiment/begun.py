@@ -1,0 +1,54 @@
+"""Begun: an experiment with the spec that it began with, where that is another one by now.
+
+What trials say is judged by the levels, the tiers and the margin that they were asked for. So an
+experiment that was run with an earlier spec is judged by that one, and whoever reads of it is told
+what has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.spec import Spec
+from hyperslab.errors import UsageError
+
+BESIDE = ("scale", "files")
+"What an identity has beside the fields of a spec."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """An experiment as it began."""
+
+    experiment: Experiment
+    differences: Sequence[str]
+    "What its spec says differently by now, field by field."
+    trials: int
+    "Number of trials of its spec by now."
+
+
+def as_begun(experiment: Experiment) -> Begun:
+    """An experiment with the spec that it began with. Raises DamagedRecord, and UsageError for a
+    spec that this version cannot read.
+    """
+    differences = experiment.directory.differences(experiment.loaded)
+    trials = len(experiment.trials)
+    if not differences:
+        return Begun(experiment, (), trials)
+    asked = experiment.directory.identity()
+    fields = {name: told for name, told in asked.items() if name not in BESIDE}
+    try:
+        spec = Spec.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(
+            f"{experiment.directory.root} began with a spec that this hyperslab cannot read"
+            f" ({error.error_count()} mistakes): report on it with the hyperslab that has run it"
+        ) from error
+    loaded = replace(
+        experiment.loaded, spec=spec, digests=dict(asked["files"]), own_replicates=None
+    )
+    return Begun(Experiment.of(loaded, experiment.directory.root), differences, trials)
