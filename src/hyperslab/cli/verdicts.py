@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hyperslab.apps.experiment import looks, runner
+from hyperslab.apps.experiment.begun import as_begun
 from hyperslab.apps.experiment.claims.page import findings_of, paper_of, write_verdicts
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
@@ -51,7 +52,8 @@ def verdicts(
     """Judge what PAPER states by experiments of your own: claim by claim, with numbers and figures.
 
     Every claim is reproduced, refuted, open or not tested, as far as the experiments of its specs
-    have run. Exit status 1 with --run when trials failed.
+    have run; those that began with an earlier spec are judged by that one, which the page says.
+    Exit status 1 with --run when trials failed.
     """
     asked = paper_of(paper)
     loaded = [find(spec).load(scale, (), tier) for spec in asked.specs]
@@ -62,17 +64,17 @@ def verdicts(
         _tell_plan(experiments, quiet)
         for experiment in experiments:
             failed += _failed(_run(experiment, quiet))
-    there = [one for one in experiments if one.directory.record.exists()]
-    for experiment in there:
-        experiment.directory.require_unchanged(experiment.loaded)
-        looks.note(experiment.directory, experiment.record())
-    findings = findings_of(there)
+    there = [as_begun(one) for one in experiments if one.directory.record.exists()]
+    for begun in there:
+        looks.note(begun.experiment.directory, begun.experiment.record())
+    findings = findings_of([begun.experiment for begun in there])
     if not findings:
         raise UsageError(
             f"none of the experiments {', '.join(usual)} is in {root.absolute()}: run them first,"
             " or say --run"
         )
-    page = write_verdicts(out, asked, findings, _command(asked.name, scale, tier, root, out))
+    made_by = _command(asked.name, scale, tier, root, out)
+    page = write_verdicts(out, asked, findings, made_by, there)
     if not quiet:
         with told_if_heard():
             typer.echo(f"verdicts   {page}")

@@ -13,11 +13,12 @@ import pytest
 from hyperslab.apps.experiment.answer import Answer, answer_of
 from hyperslab.apps.experiment.claims.claim import Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
+from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find
 from tests.apps.experiment.specs import record_of
-from tests.apps.experiment.test_claims import DASK, INCREMENTATION, LIMIT
+from tests.apps.experiment.test_claims import DASK, HISTOGRAM, INCREMENTATION, LIMIT
 
 SIGNS = (0.0, 1.0, -1.0)
 "Deviations of replicates by turns, in their unit."
@@ -83,7 +84,7 @@ def test_what_a_worker_costs_is_one_number_in_the_answer_and_in_the_verdict(
         (sentence,) = [one for one in answer.evidence if f"further worker of {engine} costs" in one]
         interval = sentence.partition("costs ")[2].partition(" of overhead")[0].replace(" s", "")
         (verdict,) = [one for one in told.evidence if f"worker, {engine}: " in one]
-        assert verdict.endswith(f": {interval}: as the paper states.")
+        assert verdict.endswith(f": {interval}, over 6 replicates: as the paper states.")
 
 
 def test_a_page_says_who_hands_blocks_over(tmp_path: Path) -> None:
@@ -101,3 +102,99 @@ def test_claims_of_a_later_answer_are_tested_at_its_level(tmp_path: Path) -> Non
     found = judged(PAPERS[DASK], [Finding(asked, answer)])
     (one,) = [said for claim, said in found if "vary more with more blocks" in claim.text]
     assert one.outcome == "open"
+
+
+def _with_numbers(
+    asked: Experiment, numbers: Callable[[Attempt], dict[str, float]]
+) -> dict[str, Judged]:
+    """What comes of all claims where trials have these numbers, by their texts."""
+    attempts = [
+        dataclasses.replace(one, numbers={**one.numbers, **numbers(one)})
+        for one in record_of(asked, {}, {}, {}).attempts
+    ]
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    found = judged(PAPERS[DASK], [Finding(asked, answer_of(asked, record))])
+    return {claim.text: one for claim, one in found}
+
+
+def _drift(one: Attempt) -> float:
+    return 1 + 0.01 * one.replicate * (1 + one.number % 3)
+
+
+@pytest.mark.parametrize(("compute_s", "is_short"), [(2.3, True), (30.0, False)])
+def test_engines_are_not_told_apart_by_what_they_do_around_short_tasks(
+    compute_s: float, is_short: bool, tmp_path: Path
+) -> None:
+    """Spark takes 2.4 s around its tasks, and nothing else differs."""
+    asked = Experiment.of(find(HISTOGRAM).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        around_s = 2.4 if one.levels["engine"] == "spark" else 0.1
+        run_s = (compute_s + around_s) * _drift(one)
+        return {"compute_s": compute_s, "overhead_s": around_s, WITHOUT_START: run_s}
+
+    found = _with_numbers(asked, numbers)
+    python = found[
+        "Of histograms in pure Python, by workers of several threads, Spark is faster than Dask."
+    ]
+    compiled = found["Histograms in compiled code take as long on Dask's interfaces as on Spark."]
+    assert [one.outcome == "not tested" for one in (python, compiled)] == [is_short] * 2
+    assert python.evidence[0].startswith("Too short: tasks of engine spark") == is_short
+    assert ("compute for 2.30 s, beside 2.40 s around them" in python.evidence[0]) == is_short
+    assert any("engine spark takes" in text for text in python.evidence), "what was found is told"
+
+
+def test_transfer_grows_by_itself(tmp_path: Path) -> None:
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        moved_s = float(one.levels["workers"]) * _drift(one)
+        return {"overhead_s": 2.0 * _drift(one), "read_s": moved_s, "write_s": 0.0}
+
+    found = _with_numbers(asked, numbers)
+    transfer = found["Transfer grows with the workers."]
+    assert transfer.outcome == "reproduced"
+    assert transfer.evidence[1].startswith("Transfer of all slots, s for each further worker")
+    assert found["Overhead grows with the workers."].outcome == "open"
+
+
+def test_spark_beside_dask_over_all_numbers_of_workers(tmp_path: Path) -> None:
+    """Spark takes 6 % longer everywhere, and its start 17 s beside none."""
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        is_spark = one.levels["engine"] == "spark"
+        run_s = (1.06 if is_spark else 1.0) * (1 + 0.001 * (one.number % 5))
+        return {WITHOUT_START: run_s, "startup_s": (17.0 if is_spark else 0.3) * _drift(one)}
+
+    found = _with_numbers(asked, numbers)
+    longer = found["Spark takes slightly longer than Dask, in the mean over numbers of workers."]
+    assert longer.outcome == "reproduced"
+    assert "Spark takes 1.06 x" in longer.evidence[0]
+    start = found["Spark takes longer to start than Dask."]
+    assert start.outcome == "reproduced"
+    assert len(start.evidence) == 4, "a count, and each interface of Dask"
+    assert start.evidence[1].startswith("Start of Spark: 18.3 s")
+
+
+@pytest.mark.parametrize(("busy_s", "is_asleep"), [(2.0, True), (20.0, False)])
+def test_what_sleeping_decides_is_by_construction(
+    busy_s: float, is_asleep: bool, tmp_path: Path
+) -> None:
+    """16 blocks sleep twice for 0.05 s each: 1.6 s in all. Twice as many workers halve the time."""
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        levels = one.levels
+        run_s = float(levels["files"]) / float(levels["workers"]) * (1 + 0.001 * one.replicate)
+        return {"busy_s": busy_s, WITHOUT_START: run_s}
+
+    found = _with_numbers(asked, numbers)
+    expected = "by construction" if is_asleep else "refuted"
+    words = ("makespans stop falling, or rise.", "There is a best number of blocks")
+    for word in words:
+        (told,) = [one for text, one in found.items() if word in text and "saturated" not in text]
+        assert told.outcome == expected, word
+    engines = found["Dask's interfaces and Spark take as long as each other."]
+    assert engines.outcome == "reproduced"
+    assert engines.evidence[0].startswith("Tasks sleep for 80 % of their time") == is_asleep

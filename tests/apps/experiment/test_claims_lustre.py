@@ -127,7 +127,7 @@ def test_the_cause(tmp_path: Path) -> None:
     assert outcome(names, text) == "reproduced"
     bytes_too = {"slow-names": 3.0, "narrow": 3.0}
     both = found("cause", tmp_path, lambda levels: bytes_too.get(str(levels["scratch"]), 1.0))
-    assert outcome(both, text) == "in part"
+    assert outcome(both, text) == "mixed"
     width = found("cause", tmp_path, slow_on("narrow", 3.0))
     assert outcome(width, text) == "refuted"
 
@@ -150,7 +150,7 @@ def test_counts_are_those_of_formulas(tmp_path: Path) -> None:
     said = found("operations", tmp_path, more=counts)
     assert outcome(said, "pairs of a map and a reduce task") == "reproduced"
     assert outcome(said, "Every reduce task opens") == "reproduced"
-    assert outcome(said, "not with that of pairs") == "in part"
+    assert outcome(said, "not with that of pairs") == "mixed"
     assert outcome(said, "always written") == "reproduced"
     other = found(
         "operations", tmp_path, more=lambda levels: {**counts(levels), "shuffle_opens": 7}

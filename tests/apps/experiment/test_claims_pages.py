@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 
 from hyperslab.apps.experiment.answer import Answer
+from hyperslab.apps.experiment.claims.block_limit import HANDED_OVER
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Outcome, outcome_of
-from hyperslab.apps.experiment.claims.dask_vs_spark import HANDED_OVER
 from hyperslab.apps.experiment.claims.page import HOW_JUDGED, PAPERS
 from hyperslab.apps.experiment.design import trials_of
 from hyperslab.apps.experiment.shipped import find

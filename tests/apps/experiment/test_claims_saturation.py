@@ -27,6 +27,8 @@ from tests.apps.experiment.test_claims import (
     with_numbers,
 )
 
+BUSY = 1000.0
+"Bytes per second at which the bytes that are known to reach storage take a second."
 BUSY_LONGEST = 1000 / 0.72
 "Bytes per second at which storage is busy for longest, and for 72 % of the second of a trial."
 
@@ -53,15 +55,17 @@ def test_first_reads_and_compensation_are_those_of_the_saturated_tier(tmp_path: 
     assert outcome(found, "first reads") == "not tested", "records without traces"
     assert outcome(found, "gains in transfer") == "not tested", "records without overhead"
     asked = Experiment.of(find(READS).load("quick"), tmp_path)
-    found = outcomes_of(asked, saturating(asked, record_of(asked, {}, {})))
-    assert outcome(found, "putting transfers off") == "by construction", "its rate is asked for"
+    found = outcomes_of(asked, saturating(asked, record_of(asked, {}, {}, {})))
+    assert outcome(found, "putting transfers off costs nothing") == "by construction", (
+        "its rate is asked for"
+    )
 
 
 def test_nothing_is_said_of_saturated_storage_where_it_does_not_bind(tmp_path: Path) -> None:
     """By a model that says what binds, by one of fast storage, and by none."""
     asked = Experiment.of(find(READS).load("quick"), tmp_path)
     bare = record_of(asked, {"tier idle, engine spark": varied(2)}, {}, starts={})
-    words = ("narrower", "putting transfers off", "wait for a shared file system")
+    words = ("narrower", "putting transfers off costs nothing", "wait for a shared file system")
     unknown = outcomes_of(asked, bare)
     assert {outcome(unknown, one) for one in words} == {"not tested"}
     free = outcomes_of(asked, saturating(asked, bare, rate=1e9))
@@ -86,7 +90,7 @@ def test_first_reads_are_those_of_slots_that_wait_for_storage(tmp_path: Path) ->
         phases = [CellPhases(result, trials) for result in answer.results]
         return first_reads(Evidence(dataclasses.replace(answer, phases=phases), 0.1))
 
-    record = record_of(asked, {}, {})
+    record = record_of(asked, {}, {}, {})
     found = said(record)
     assert found.outcome == "not tested"
     assert found.evidence[0].startswith("That storage binds is not shown: there is no model of")
@@ -138,3 +142,38 @@ def test_a_gap_that_changes_sides_is_wider_or_narrower() -> None:
 
     assert [said(gap) for gap in (0.1, -0.1)] == ["reproduced", "reproduced"]
     assert [said(gap) for gap in (0.9, -0.9)] == ["refuted", "refuted"]
+
+
+def test_bytes_take_as_long_as_the_bandwidth_says(tmp_path: Path) -> None:
+    """On every engine as long as storage is busy, or twice as long."""
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    law = "n files of F bytes take nF / B"
+
+    def said(factors: Sequence[float]) -> str:
+        cells = ["baseline (tier emulated)"]
+        cells += [f"engine {name} (tier emulated)" for name in ("dask-futures", "spark")]
+        record = record_of(asked, dict.fromkeys(cells, factors), {}, starts={})
+        return outcome(outcomes_of(asked, saturating(asked, record, rate=BUSY)), law)
+
+    assert said((0.99, 1.0, 1.01)) == "by construction"
+    assert said((1.98, 2.0, 2.02)) == "refuted"
+    unknown = outcomes_of(asked, record_of(asked, {}, {}, {}))
+    assert outcome(unknown, law) == "not tested"
+
+
+def test_what_is_put_off_costs_time_on_idle_storage(tmp_path: Path) -> None:
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    late = {"tier idle, readers_per_device 1": varied(2), "tier idle, stagger 0.2": varied(2)}
+    words = "putting transfers off costs time"
+    found = outcomes_of(asked, record_of(asked, late, {}, {}))
+    assert outcome(found, words) == "reproduced"
+    assert outcome(outcomes_of(asked, record_of(asked, {}, {}, {})), words) == "refuted"
+
+
+def test_engines_on_idle_storage_need_long_runs(tmp_path: Path) -> None:
+    """Of a second in which tasks compute for a second beside a second around them."""
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    slow = record_of(asked, {"tier idle, engine spark": varied(2)}, {}, {})
+    assert outcome(outcomes_of(asked, slow), "They do not where storage is idle") == "reproduced"
+    short = saturating(asked, slow)
+    assert outcome(outcomes_of(asked, short), "They do not where storage is idle") == "not tested"

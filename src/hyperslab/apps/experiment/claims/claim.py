@@ -5,8 +5,8 @@ come out one way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -25,6 +25,7 @@ from hyperslab.apps.experiment.comparison import (
     measured,
     paired,
 )
+from hyperslab.apps.experiment.design import Key
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval
 from hyperslab.apps.experiment.named import NamedTier
@@ -35,6 +36,7 @@ from hyperslab.units import show_count, show_list
 Outcome = Literal[
     "reproduced",
     "in part",
+    "mixed",
     "refuted in part",
     "refuted",
     "open",
@@ -42,6 +44,7 @@ Outcome = Literal[
     "held by a test",
     "not tested",
 ]
+WORKERS = "workers"
 COMPUTING = "compute_s"
 "Field of the summary that holds the time of all tasks in the function."
 ROUND = "round_median_s"
@@ -73,6 +76,19 @@ class Judged:
     outcome: Outcome
     evidence: Sequence[str]
     "Sentences with the numbers, or why there are none."
+    signs: Sequence[bool | None] = ()
+    "Whether each test came out as claimed, or None where it tells nothing; () if none is counted."
+
+    def beside(self, before: Sequence[str] = (), after: Sequence[str] = ()) -> Judged:
+        """The same with further sentences before its own and after them."""
+        return replace(self, evidence=[*before, *self.evidence, *after])
+
+    def instead(self, outcome: Outcome, why: str) -> Judged:
+        """Another outcome for a reason, with all that was found; what is not tested counts
+        nothing.
+        """
+        signs = () if outcome == "not tested" else self.signs
+        return Judged(outcome, [why, *self.evidence], signs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +100,10 @@ class Evidence:
     "Ratios within this margin of 1 count as equivalent."
     tiers: Mapping[str, NamedTier] = field(default_factory=dict)
     "Tiers of the spec, by name."
+    asked: dict[Key, CellResult] = field(default_factory=dict)
+    "Cells that a judge has asked for, which are those of its claim."
+    alike: dict[str, None] = field(default_factory=dict)
+    "Levels that are not compared, as they come to the same on this machine, in words."
 
     @property
     def baseline(self) -> Mapping[str, Level]:
@@ -99,6 +119,7 @@ class Evidence:
         wanted = {**self.baseline, **levels}
         for result in self.answer.results:
             if dict(result.cell.levels) == wanted:
+                self.asked[result.cell.key] = result
                 return result
         return None
 
@@ -111,15 +132,33 @@ class Evidence:
         **others: Level,
     ) -> Iterator[Comparison]:
         """A level of a factor beside another one, all else alike, by a number of the summaries;
-        nothing where one of both was not run.
+        nothing where one of both was not run, or both come to the same workers on this machine.
         """
         here = self.cell(**{**others, factor: level})
         there = self.cell(**{**others, factor: reference})
         if here is None or there is None or level == reference:
             return
+        if factor == WORKERS and here.cell.workers and here.cell.workers == there.cell.workers:
+            shown = [one.cell.shown(WORKERS) for one in (there, here)]
+            self.alike[f"{WORKERS} {show_list(shown)}"] = None
+            return
         found = compare(factor, here, there, self.margin, measure)
         if found.ratio is not None:
             yield found
+
+
+class Pair(NamedTuple):
+    """A level of a factor beside another one, all else at the baseline or as named."""
+
+    factor: str
+    level: Level
+    reference: Level
+    others: Mapping[str, Level]
+    "Levels of other factors, at which both are."
+
+    def compared(self, evidence: Evidence, measure: str) -> Iterator[Comparison]:
+        """Both by a number of the summaries; nothing where one of them was not run."""
+        return evidence.beside(self.factor, self.level, self.reference, measure, **self.others)
 
 
 Judge = Callable[[Evidence], Judged]
@@ -169,7 +208,29 @@ def expecting_each(found: Sequence[tuple[Collection[Verdict], Comparison]]) -> J
     if not found:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of(found)
-    return Judged(outcome_of(signs), [*counted(signs), *_sentences(found, signs)])
+    return by_signs(signs, _sentences(found, signs))
+
+
+def by_signs(
+    signs: Sequence[bool | None], sentences: Iterable[str], what: str = "comparison"
+) -> Judged:
+    """What comes of a claim by tests that tell so, with a sentence on each."""
+    return Judged(outcome_of(signs), [*counted(signs, what), *sentences], signs)
+
+
+def expecting_without_start(
+    evidence: Evidence, verdicts: Collection[Verdict], pairs: Sequence[Pair]
+) -> Judged:
+    """Judge by pairs without the start of engines, which hardly counts where they run for long;
+    what comes of them with it is told, and counts for nothing.
+    """
+    found = [one for pair in pairs for one in pair.compared(evidence, WITHOUT_START)]
+    whole = [one for pair in pairs for one in pair.compared(evidence, MEASURE)]
+    return expecting(verdicts, found).beside(after=[_with_start(one) for one in whole])
+
+
+def _with_start(one: Comparison) -> str:
+    return f"With the start of engines, which does not count here, {_beside(one)}."
 
 
 def expecting_all(
@@ -184,8 +245,7 @@ def expecting_all(
     signs = signs_of(wanted)
     left = iter(signs)
     by_engine = [_all([next(left) for _ in own]) for own in found.values()]
-    told = counted(by_engine, "engine")
-    return Judged(outcome_of(by_engine), [*told, *_sentences(wanted, signs)])
+    return by_signs(by_engine, _sentences(wanted, signs), "engine")
 
 
 def _all(signs: Sequence[bool | None]) -> bool | None:
@@ -206,7 +266,8 @@ def _sentences(
 
 def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
     """What comes of a claim by tests that came out as claimed or not; None: they tell nothing. Only
-    tests that all tell reproduce or refute it as a whole.
+    tests that all tell reproduce or refute it as a whole; where some tell this and some that, it is
+    mixed.
     """
     told = [one for one in as_claimed if one is not None]
     if not told:
@@ -214,7 +275,9 @@ def outcome_of(as_claimed: Sequence[bool | None]) -> Outcome:
     is_whole = len(told) == len(as_claimed)
     if not any(told):
         return "refuted" if is_whole else "refuted in part"
-    return "reproduced" if all(as_claimed) else "in part"
+    if not all(told):
+        return "mixed"
+    return "reproduced" if is_whole else "in part"
 
 
 def sign_of(judged: Judged) -> bool | None:
@@ -236,6 +299,11 @@ def counted(as_claimed: Sequence[bool | None], what: str = "comparison") -> Iter
 
 def sentence(one: Comparison, said: str) -> str:
     """A comparison in words, of which the last ones are given."""
+    return f"{HEADS.get(one.measure, '')}{_beside(one)}: {said}."
+
+
+def _beside(one: Comparison) -> str:
+    """How long a level takes beside another one, in words."""
     assert one.ratio is not None
     cell = one.cell
     others = [name for name in cell.changed if name != one.factor]
@@ -243,9 +311,8 @@ def sentence(one: Comparison, said: str) -> str:
     if where:
         where = f" ({where})"
     return (
-        f"{HEADS.get(one.measure, '')}{one.factor} {cell.shown(one.factor)} takes"
-        f" {show_interval(one.ratio)} as long as {one.reference.shown(one.factor)}{where}:"
-        f" {said}."
+        f"{one.factor} {cell.shown(one.factor)} takes {show_interval(one.ratio)} as long as"
+        f" {one.reference.shown(one.factor)}{where}, over {show_count(one.pairs, 'pair')}"
     )
 
 
@@ -265,16 +332,17 @@ def judged_contrasts(found: Sequence[Contrast]) -> Judged:
     if not found:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of_contrasts(found)
-    return Judged(outcome_of(signs), [*counted(signs), *each_told(found, signs)])
+    return by_signs(signs, each_told(found, signs))
 
 
 def each_told(found: Sequence[Contrast], signs: Sequence[bool | None]) -> Iterator[str]:
-    """What there is to tell of each of several contrasts, and what it tells."""
-    if len(found) < 2:
-        yield from (one.told for one in found)
-        return
+    """What there is to tell of each contrast, over how many replicates, and what it tells among
+    several.
+    """
     for one, sign in zip(found, signs, strict=True):
-        yield f"{one.told.removesuffix('.')}: {TOLD[sign]}."
+        over = show_count(len(one.differences), "replicate")
+        said = f": {TOLD[sign]}" if len(found) > 1 else ""
+        yield f"{one.told.removesuffix('.')}, over {over}{said}."
 
 
 def signs_of_contrasts(found: Sequence[Contrast]) -> list[bool | None]:
@@ -303,9 +371,14 @@ Values = tuple[str, Mapping[Block, float]]
 "A level, and a number of its trials by their blocks."
 
 
-def rising(what: str, first: Values | None, last: Values | None) -> Judged:
+def rising(
+    what: str,
+    first: Values | None,
+    last: Values | None,
+    show: Callable[[float], str] = "{:.3g}".format,
+) -> Judged:
     """Judge that a number is greater at the last level than at the first, pair by pair: by its
-    ratios, or by its differences where it may be 0.
+    ratios, or by its differences where it may be 0. Means are shown as `show` has them.
     """
     if first is None or last is None:
         return Judged("not tested", [NOT_RUN])
@@ -313,7 +386,7 @@ def rising(what: str, first: Values | None, last: Values | None) -> Judged:
     if not both:
         return Judged("not tested", ["No replicate of both cells knows this number."])
     pairs = [(last[1][one], first[1][one]) for one in both]
-    means = [f"{fmean(values.values()):.3g} on {name}" for name, values in (first, last)]
+    means = [f"{show(fmean(values.values()))} on {name}" for name, values in (first, last)]
     head = f"{what}: {show_list(means)}"
     return judged_contrasts([contrast(head, pairs)])
 

@@ -151,7 +151,7 @@ def interval(evidence: Evidence) -> Judged:
     cell = evidence.cell()
     known = cell.by_block(measured("heartbeat_interval_s")) if cell is not None else {}
     found = _as_printed(list(known.values()), INTERVAL_S, show_seconds)
-    return Judged(found.outcome, [*found.evidence, RULE])
+    return found.beside(after=[RULE])
 
 
 def size(evidence: Evidence) -> Judged:
@@ -220,7 +220,7 @@ def fewer_bytes(evidence: Evidence) -> Judged:
     )
     differences = [math.log(here / there) for here, there in zip(own, other, strict=True)]
     found = judged_contrasts([Contrast(told, differences)])
-    return Judged(found.outcome, [*found.evidence, *_dropped(slow)])
+    return found.beside(after=list(_dropped(slow)))
 
 
 def _said_nbytes(attempt: Attempt) -> float | None:

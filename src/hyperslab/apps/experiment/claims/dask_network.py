@@ -17,11 +17,10 @@ from hyperslab.apps.experiment.claims.claim import (
     Judged,
     Outcome,
     advised,
-    counted,
+    by_signs,
     each_told,
     expecting,
     judged_contrasts,
-    outcome_of,
     ratios_of,
     signs_of_contrasts,
 )
@@ -149,7 +148,7 @@ def _judged_steps(steps: Sequence[Step], signs: Sequence[bool | None]) -> Judged
     if not steps:
         return Judged("not tested", ["Fewer than two delays have been run beside none."])
     told = each_told([one.beyond(1.0) for one in steps], signs)
-    return Judged(outcome_of(signs), [*counted(signs), *told])
+    return by_signs(signs, told)
 
 
 class Step(NamedTuple):
@@ -407,6 +406,7 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     FAR_WORKER: {
         "reproduced": "Place workers together: one that is far away holds up all.",
         "in part": "Place workers together where delays are like those that cost time here.",
+        "mixed": "Place workers together where delays are like those that cost time here.",
         "refuted in part": "Look at other things first than at distances of workers.",
         "refuted": "Workers may be apart, as far as was tried.",
     },
@@ -414,12 +414,15 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         "reproduced": "Place the scheduler with its workers.",
         "in part": "Place the scheduler with its workers where delays are like those that cost"
         " time here.",
+        "mixed": "Place the scheduler with its workers where delays are like those that cost"
+        " time here.",
         "refuted in part": "Look at other things first than at the distance of the scheduler.",
         "refuted": "The scheduler may be elsewhere, as far as was tried.",
     },
     DISTANCE: {
         "reproduced": "Where one has to be far away, let it be the scheduler, and no worker.",
-        "in part": "Where one has to be far away, measure both: it depends on how far.",
+        "in part": "Where one has to be far away, rather the scheduler than a worker.",
+        "mixed": "Where one has to be far away, measure both: it depends on how far.",
         "refuted in part": "Do not place the scheduler farther away than its workers.",
         "refuted": "A distant scheduler is no better than a distant worker.",
     },
@@ -427,13 +430,16 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         "reproduced": "Look for lost packets on the links of workers first.",
         "in part": "Look for lost packets on the links of workers first where as many are lost as"
         " cost more there.",
+        "mixed": "Look for lost packets on the links of workers first where as many are lost as"
+        " cost more there.",
         "refuted in part": "Look for lost packets on the scheduler's link, too.",
         "refuted": "Look for lost packets on all links, also on the scheduler's.",
     },
     ROUND_TRIPS: {
         "reproduced": "Of two networks take the one with the shorter round trips.",
         "refuted": "Of two networks take the one with the higher rate.",
-        "in part": "Measure your own computation: rate and round trip take turns to matter more.",
+        "in part": "Of two networks rather take the one with the shorter round trips.",
+        "mixed": "Measure your own computation: rate and round trip take turns to matter more.",
         "refuted in part": "Do not pay for short round trips before you have measured.",
     },
     FEWER: {

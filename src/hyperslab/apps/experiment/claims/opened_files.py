@@ -51,7 +51,7 @@ def small_reads(evidence: Evidence) -> Judged:
         return Judged("not tested", [NOT_RUN])
     found = rising("Time with an open for every read over that with one", known[-1], known[0])
     told = [f"{name}: {show_ratios(ratios)} as long." for name, ratios in known]
-    return Judged(found.outcome, [*found.evidence, *told])
+    return found.beside(after=told)
 
 
 def large_reads(evidence: Evidence) -> Judged:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
+from hyperslab.apps.experiment.begun import Begun
 from hyperslab.apps.experiment.claims import (
     dask_network,
     dask_vs_spark,
@@ -20,7 +21,10 @@ from hyperslab.apps.experiment.claims import (
     storage_tiers,
 )
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
+from hyperslab.apps.experiment.claims.earlier import earlier_specs, earlier_versions
+from hyperslab.apps.experiment.claims.missing import left_out_of, not_compared, reasons_of
 from hyperslab.apps.experiment.figures import write_figures
+from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.sections import Sheet
 from hyperslab.apps.experiment.significance import spending
@@ -39,17 +43,22 @@ Advice = Callable[[Sequence[tuple[Claim, Judged]]], Sequence[str]]
 HOW_JUDGED = (
     "Numbers that are published or recomputed from the authors' records are of other machines and"
     " sizes. A claim is reproduced or refuted where all comparisons tell, allowing for their number"
-    " (Holm 1979), in part where some are as it states, refuted in part where those that tell are"
-    " all otherwise, open where none tells. Settings take as long as each other within a margin,"
-    " and a difference refutes that where it is beyond; one is faster or slower where the"
-    " difference is beyond the margin, and a smaller one refutes that. Each claim is judged for"
-    " itself: of twenty, one may come out so by chance."
+    " (Holm 1979), in part where those that tell are all as it states and others are open, refuted"
+    " in part where those that tell are all otherwise, mixed where some are as it states and some"
+    " otherwise, open where none tells. Settings take as long as each other within a margin, and a"
+    " difference refutes that where it is beyond; one is faster or slower where the difference is"
+    " beyond the margin, and a smaller one refutes that. What is no comparison of times, such as"
+    " slopes, shares and seconds of waiting, has no margin: any difference counts that is more than"
+    " chance, however small. Each claim is judged for itself: of twenty, one may come out so by"
+    " chance."
 )
 "How claims are judged, on every page."
 BY_A_TEST = (
     "A claim is held by a test where no trial tells it, and tests of this project do, which are"
     " named: they fail where it does not hold."
 )
+COUNTS = "as stated / otherwise / open"
+"Column of how many tests came out so."
 PAPERS_OWN = "paper"
 "Scale of the sizes and levels of the papers."
 
@@ -113,11 +122,19 @@ class Finding:
     def name(self) -> str:
         return self.experiment.loaded.name
 
+    @property
+    def failures(self) -> list[Attempt]:
+        """Attempts that stand for the trials, where none of these was done."""
+        tried = [one for result in self.answer.results for one in result.attempts]
+        if any(one.state == "done" for one in tried):
+            return []
+        return tried
+
 
 def findings_of(experiments: Sequence[Experiment]) -> list[Finding]:
-    """What came of the experiments that have a trial which was done."""
+    """What came of the experiments that have a trial which was tried."""
     found = [Finding(one, answer_of(one, one.record())) for one in experiments]
-    return [one for one in found if any(result.ended for result in one.answer.results)]
+    return [one for one in found if any(result.attempts for result in one.answer.results)]
 
 
 def judged(paper: Paper, findings: Sequence[Finding]) -> list[tuple[Claim, Judged]]:
@@ -131,20 +148,18 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
         return claim.judge(Evidence(Answer((), (), (), (), ()), 0.0))
     if finding is None:
         return Judged("not tested", [f"`{claim.spec}` has not been run."])
+    if failures := finding.failures:
+        why = f"`{claim.spec}`: all {show_count(len(failures), 'trial')} failed"
+        return Judged("not tested", [f"{why}: {reasons_of(failures)}."])
     spec = finding.experiment.loaded.spec
+    evidence = Evidence(finding.answer, spec.margin, spec.tiers)
     with spending(len(finding.answer.looks)):
-        found = claim.judge(Evidence(finding.answer, spec.margin, spec.tiers))
+        found = claim.judge(evidence)
+    asked = list(evidence.asked.values()) or list(finding.answer.results)
+    told = [*not_compared(evidence), *left_out_of(asked, finding.experiment.trials)]
     if claim.is_of_times:
-        found = Judged(found.outcome, [*found.evidence, *_starved(finding)])
+        found = found.beside(after=told)
     return _as_far_as_emulated(claim, _emulated_names(finding), found)
-
-
-def _starved(finding: Finding) -> Iterator[str]:
-    """How many trials are left out that had to share the processors, as evidence."""
-    starved = sum(bool(one.starved) for one in finding.experiment.record().counted())
-    if starved:
-        total = show_count(len(finding.experiment.trials), "trial")
-        yield f"Left out: {starved:,} of {total}, which had to share the processors."
 
 
 def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) -> Judged:
@@ -155,26 +170,33 @@ def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) ->
             f"It needs a real {show_list(missing)}: an emulated tier has the rates of such a"
             " device, and nothing else of it."
         )
-        return Judged("not tested", [why, *found.evidence])
+        return found.instead("not tested", why)
     is_made = claim.is_asked_for and emulated
     if is_made and found.outcome in ("reproduced", "in part"):
         why = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
-        return Judged("by construction", [why, *found.evidence])
+        return found.instead("by construction", why)
     return found
 
 
-def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], command: str) -> Path:
-    """Write the page of a paper into a folder, and beside it the figures; returns the page. Raises
-    UsageError.
+def write_verdicts(
+    folder: Path,
+    paper: Paper,
+    findings: Sequence[Finding],
+    command: str,
+    begun: Sequence[Begun] = (),
+) -> Path:
+    """Write the page of a paper into a folder, and beside it the figures; returns the page. `begun`
+    says which experiments began with an earlier spec. Raises UsageError.
     """
     shown = []
-    for one in findings:
+    done = [one for one in findings if not one.failures]
+    for one in done:
         below = Path(paper.name) / one.name.rpartition("/")[2]
         files = write_figures(folder / below, one.experiment, one.experiment.record(), one.answer)
         shown.append((one, below, {path.name for path in files}))
     found = judged(paper, findings)
     lines = [
-        *_head(paper, findings, command),
+        *_head(paper, findings, command, begun),
         *_claims(found, findings),
         *_listed("Advice", paper.advice(found) if paper.advice else ()),
         *_listed("Errata of the paper", paper.errata),
@@ -194,10 +216,15 @@ def _listed(title: str, sentences: Sequence[str]) -> Iterator[str]:
         yield from (f"## {title}", "", *(f"- {text}" for text in sentences), "")
 
 
-def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[str]:
+def _head(
+    paper: Paper, findings: Sequence[Finding], command: str, begun: Sequence[Begun]
+) -> Iterator[str]:
     yield from (f"# {paper.title}: the paper's claims, tried", "")
     yield from (f"{paper.citation}.", "")
     yield from (f"Made by `{command}`, of {_trials(findings)}.", "")
+    records = {one.name: _packages_of(one) for one in findings}
+    for text in (*earlier_specs(begun), *earlier_versions(records)):
+        yield from (text, "")
     for scale in dict.fromkeys(one.experiment.loaded.scale for one in findings):
         if scale != PAPERS_OWN:
             yield (
@@ -235,13 +262,20 @@ def _versions(findings: Sequence[Finding]) -> str:
     """Versions of all that trials used, as their records say."""
     found: dict[str, None] = {}
     for one in findings:
-        for attempt in one.experiment.record().counted():
-            path = one.experiment.directory.trial(attempt.number, attempt.attempt)
-            found |= dict.fromkeys(_packages(path / "provenance.json"))
+        found |= _packages_of(one)
         for session in one.experiment.record().sessions:
             if java := session.machine.get("java"):
                 found[f"Java {java}"] = None
     return show_list(list(found))
+
+
+def _packages_of(one: Finding) -> dict[str, None]:
+    """Versions of all packages that the trials of an experiment used, each once."""
+    found: dict[str, None] = {}
+    for attempt in one.experiment.record().counted():
+        path = one.experiment.directory.trial(attempt.number, attempt.attempt)
+        found |= dict.fromkeys(_packages(path / "provenance.json"))
+    return found
 
 
 def _packages(path: Path) -> list[str]:
@@ -292,6 +326,7 @@ def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -
     columns: dict[str, Sequence[str]] = {
         "the paper states": [claim.text for claim, _ in found],
         "here": [one.outcome for _, one in found],
+        COUNTS: [_counts(one.signs) for _, one in found],
         "published": [claim.published for claim, _ in found],
         "emulated tiers": [emulated.get(claim.spec, "") for claim, _ in found],
         "not measured at this scale": [left_out.get(claim.spec, "") for claim, _ in found],
@@ -299,6 +334,13 @@ def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [list(row) for row in zip(*shown.values(), strict=True)]
     return Sheet("Claims", list(shown), rows)
+
+
+def _counts(signs: Sequence[bool | None]) -> str:
+    """How many tests came out as claimed, otherwise and open; '' where nothing is counted."""
+    if not signs:
+        return ""
+    return " / ".join(str(sum(sign is one for sign in signs)) for one in (True, False, None))
 
 
 def _not_measured(finding: Finding | None) -> Iterator[str]:

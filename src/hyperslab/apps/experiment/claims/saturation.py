@@ -16,19 +16,15 @@ from hyperslab.apps.experiment.claims.claim import (
     Evidence,
     Judged,
     Outcome,
+    Pair,
     Ratios,
-    counted,
-    expecting,
+    by_signs,
+    expecting_without_start,
     judged_contrasts,
-    outcome_of,
     ratios_of,
 )
-from hyperslab.apps.experiment.comparison import (
-    MEASURE,
-    WITHOUT_START,
-    CellResult,
-    Comparison,
-)
+from hyperslab.apps.experiment.claims.shortness import unless_short
+from hyperslab.apps.experiment.comparison import WITHOUT_START, CellResult
 from hyperslab.apps.experiment.compensation import (
     Traded,
     numbers,
@@ -36,37 +32,34 @@ from hyperslab.apps.experiment.compensation import (
     traded,
     why_open,
 )
+from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
 from hyperslab.apps.experiment.phases import CellPhases, tells_first_reads
 from hyperslab.apps.experiment.shown import show_interval
-from hyperslab.apps.experiment.significance import differs_p, holm, is_told
-from hyperslab.units import show_share
+from hyperslab.apps.experiment.significance import (
+    beyond_p,
+    differs_p,
+    equivalent_p,
+    holm,
+    is_told,
+)
+from hyperslab.units import show_seconds, show_share
 
 SPARK = "spark"
 DASK = "dask-futures"
 "Engine of Dask whose tasks are like Spark's: one for each block."
 
 
-def engines_beside(
-    evidence: Evidence, names: Sequence[Level], **levels: Level
-) -> Iterator[Comparison]:
-    """Engines beside the first of them, with their start and without: the paper's pipelines ran so
-    long that starts hardly counted.
-    """
-    for measure in (MEASURE, WITHOUT_START):
-        for engine in names[1:]:
-            yield from evidence.beside("engine", engine, names[0], measure, **levels)
-
-
-def _spark_and_dask(evidence: Evidence, tier: str) -> list[Comparison]:
-    return list(engines_beside(evidence, (DASK, SPARK), tier=tier))
+def engines_beside(names: Sequence[Level], **levels: Level) -> list[Pair]:
+    """Engines beside the first of them."""
+    return [Pair("engine", engine, names[0], levels) for engine in names[1:]]
 
 
 def saturated(evidence: Evidence) -> Judged:
-    return where_storage_binds(
-        evidence, (DASK, SPARK), expecting({"equivalent"}, _spark_and_dask(evidence, "saturated"))
-    )
+    pairs = engines_beside((DASK, SPARK), tier="saturated")
+    found = expecting_without_start(evidence, {"equivalent"}, pairs)
+    return where_storage_binds(evidence, (DASK, SPARK), found)
 
 
 def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Judged) -> Judged:
@@ -80,7 +73,7 @@ def where_storage_binds(evidence: Evidence, engines: Sequence[Level], found: Jud
         f"That storage binds is not shown: {'; '.join(free)}. The claim is about engines that wait"
         " for it."
     )
-    return Judged("not tested", [why, *found.evidence])
+    return found.instead("not tested", why)
 
 
 def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
@@ -103,7 +96,9 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
 
 
 def idle(evidence: Evidence) -> Judged:
-    return expecting({"slower", "faster"}, _spark_and_dask(evidence, "idle"))
+    pairs = engines_beside((DASK, SPARK), tier="idle")
+    found = expecting_without_start(evidence, {"slower", "faster"}, pairs)
+    return unless_short(evidence, found)
 
 
 def narrowing(evidence: Evidence) -> Judged:
@@ -196,8 +191,7 @@ def compensation(evidence: Evidence) -> Judged:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of(found, evidence.margin)
     told = [_said(one, sign) for one, sign in zip(found, signs, strict=True)]
-    judged = Judged(outcome_of(signs), [*counted(signs), *told])
-    return where_storage_binds(evidence, engines, judged)
+    return where_storage_binds(evidence, engines, by_signs(signs, told))
 
 
 def _said(one: Traded, sign: bool | None) -> str:
@@ -208,11 +202,52 @@ def _said(one: Traded, sign: bool | None) -> str:
 
 
 def turns(evidence: Evidence) -> Judged:
-    found = [
-        one
+    found = expecting_without_start(evidence, {"equivalent"}, _turns(evidence, "saturated"))
+    return where_storage_binds(evidence, evidence.levels("engine")[:1], found)
+
+
+def idle_turns(evidence: Evidence) -> Judged:
+    return expecting_without_start(evidence, {"slower"}, _turns(evidence, "idle"))
+
+
+def _turns(evidence: Evidence, tier: str) -> list[Pair]:
+    """Reads that are put off beside those that are not."""
+    return [
+        Pair(factor, level, 0, {"tier": tier})
         for factor in ("stagger", "readers_per_device")
         for level in evidence.levels(factor)[1:]
-        for one in evidence.beside(factor, level, 0, tier="saturated")
     ]
-    engines = evidence.levels("engine")[:1]
-    return where_storage_binds(evidence, engines, expecting({"equivalent"}, found))
+
+
+def bandwidth_law(evidence: Evidence) -> Judged:
+    """Look at the time of each engine on the saturated tier, beside that for which its medium is
+    busy with all bytes at the rate that it has.
+    """
+    expected = {one.result.cell.key: one for one in evidence.answer.expected}
+    cells = [evidence.cell(tier="saturated", engine=name) for name in evidence.levels("engine")]
+    known = [expected[one.cell.key] for one in cells if one and one.cell.key in expected]
+    found = [_beyond_bandwidth(one) for one in known if one.storage_binds]
+    if not found:
+        return Judged("not tested", ["No model says that storage binds on the saturated tier."])
+    margin = math.log(1 + evidence.margin)
+    alike = holm([equivalent_p(logarithms, margin) for _, logarithms in found])
+    apart = holm([beyond_p(logarithms, margin) for _, logarithms in found])
+    signs = [_sign(*by_chance) for by_chance in zip(alike, apart, strict=True)]
+    return by_signs(signs, [told for told, _ in found])
+
+
+def _sign(alike: float | None, apart: float | None) -> bool | None:
+    if is_told(apart):
+        return False
+    return True if is_told(alike) else None
+
+
+def _beyond_bandwidth(one: Expected) -> tuple[str, list[float]]:
+    """Logarithms of the times of an engine over what its bytes take, with a sentence on them."""
+    times = list(one.result.by_replicate(WITHOUT_START).values())
+    logarithms = [math.log(seconds / one.busy_s) for seconds in times]
+    name = one.result.cell.shown("engine")
+    if not logarithms:
+        return f"{name}: no time without its start is known.", []
+    shown = show_interval(ratio_of(logarithms))
+    return f"{name}: {shown} as long as {show_seconds(one.busy_s)} (nF / B).", logarithms

@@ -8,12 +8,7 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
-from hyperslab.apps.experiment.claims.claim import (
-    Evidence,
-    Judged,
-    counted,
-    outcome_of,
-)
+from hyperslab.apps.experiment.claims.claim import Evidence, Judged, by_signs
 from hyperslab.apps.experiment.comparison import CellResult
 
 SHARED, IMAGE = "shared", "image:shared"
@@ -78,7 +73,7 @@ def _judged_counts(
         found = one.numbers[name]
         signs.append(abs(found / expected - 1) <= NEAR)
         told.append(f"{one.words}: {found:,.0f}; {words} = {expected:,}.")
-    return Judged(outcome_of(signs), [*counted(signs), *told])
+    return by_signs(signs, told)
 
 
 def opens(evidence: Evidence) -> Judged:
@@ -109,7 +104,7 @@ def files(evidence: Evidence) -> Judged:
         "Up to the threshold (spark.shuffle.sort.bypassMergeThreshold, 200 reduce tasks by default;"
         " the paper has set 0) Spark makes M R more, and removes them again."
     )
-    return Judged(found.outcome, [*found.evidence, told])
+    return found.beside(after=[told])
 
 
 def always_written(evidence: Evidence) -> Judged:
@@ -123,7 +118,7 @@ def always_written(evidence: Evidence) -> Judged:
         " times."
         for one in shuffles
     ]
-    return Judged(outcome_of(signs), [*counted(signs), *told])
+    return by_signs(signs, told)
 
 
 def one_open(evidence: Evidence) -> Judged:

@@ -129,7 +129,7 @@ def _growth(evidence: Evidence) -> Judged:
         return Judged("not tested", [NOT_RUN])
     found = rising("Time on shared storage over that in memory", known[0], known[-1])
     told = [f"{name}: {show_ratios(ratios)} as long as in memory." for name, ratios in known[1:-1]]
-    return Judged(found.outcome, [*found.evidence, *told, *_idle(evidence)])
+    return found.beside(after=[*told, *_idle(evidence)])
 
 
 def _idle(evidence: Evidence) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _cause(evidence: Evidence) -> Judged:
         for name in (USUAL, *wanted)
         if name in evidence.tiers and evidence.tiers[name].emulate
     ]
-    return Judged(judged.outcome, [*judged.evidence, *asked])
+    return judged.beside(after=asked)
 
 
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
@@ -411,6 +411,7 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     WHY: {
         "reproduced": "More bandwidth does not help a shuffle; fewer operations on names do.",
         "in part": "Look at both, bandwidth and the time of operations on names.",
+        "mixed": "Look at both, bandwidth and the time of operations on names.",
         "refuted": "More bandwidth helps a shuffle.",
     },
 }

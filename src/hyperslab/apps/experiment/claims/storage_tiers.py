@@ -4,26 +4,29 @@ persistent memory for the parallel processing of large neuroimaging data (2020).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
+from statistics import fmean
 
+from hyperslab.apps.experiment.claims import not_tried, whole_files, write_back
 from hyperslab.apps.experiment.claims.claim import (
-    UNTIL_WRITTEN,
     Claim,
     Evidence,
     Judged,
+    Outcome,
     Values,
+    advised,
+    contrast,
     expecting,
+    judged_contrasts,
     rising,
     untestable,
 )
 from hyperslab.apps.experiment.claims.law import judge_law
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, Block, Verdict
+from hyperslab.apps.experiment.comparison import WITHOUT_START, Block, Verdict, paired
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.phases import CellPhases
 from hyperslab.apps.experiment.record import Attempt
-from hyperslab.plan.written import parse_size
-from hyperslab.units import show_bytes
 
 INCREMENTATION = "storage-tiers/incrementation"
 WRITE_BACK = "storage-tiers/write-back"
@@ -32,17 +35,11 @@ REGIONS = "storage-tiers/regions"
 PARTICIPANTS = "storage-tiers/bids"
 TIERS = ("dram", "optane", "ssd", "isilon")
 "Tiers of the paper, fastest first."
-MOMENTS = (
-    "Makespans here end when all is on storage; those of the paper end with the last write into"
-    " memory, which is judged, too."
+WAITING = "Busy time that is not spent on a processor, as a share"
+READ_ONCE = (
+    "Inputs are read once here, and outputs written once: staging can save waiting, no bytes, so"
+    " that it does not pay is by construction."
 )
-ONE_MOMENT = "When the last write was in memory these trials have not recorded."
-NOTHING_HIDDEN = (
-    "With nothing else to do, write-back has nothing to hide writing behind: that it does not make"
-    " all be on storage sooner is by construction."
-)
-POOLS = ("processes", "gnu-parallel")
-"Pools of processes: ours, and that of the paper."
 
 
 def _order(evidence: Evidence) -> Judged:
@@ -101,24 +98,72 @@ def _processes_on(tier: str, expected: set[Verdict], published: str) -> Claim:
     )
 
 
-def _whole_files(evidence: Evidence) -> Judged:
-    found = [
-        one
-        for tier in evidence.levels("tier")
-        for pool in POOLS
-        for measure in (MEASURE, WITHOUT_START)
-        for one in evidence.beside("engine", "spark-binary-files", pool, measure, tier=tier)
-    ]
-    return expecting({"slower"}, found)
-
-
 def _parallelism(evidence: Evidence) -> Judged:
     """Look at a process for every hardware thread: a single one cannot be busier than another."""
     return _on_ends(evidence, "Average number of busy slots", _busy_slots, workers="1x")
 
 
 def _waiting(evidence: Evidence) -> Judged:
-    return _on_ends(evidence, "Busy time that is not spent on a processor, as a share", _waits)
+    return _on_ends(evidence, WAITING, _waits, show=_show_waits)
+
+
+def _programs_waiting(evidence: Evidence) -> Judged:
+    """Look at a process for every hardware thread, as the paper's numbers do."""
+    return _on_ends(evidence, WAITING, _waits, show=_show_waits, workers="1x")
+
+
+def _more_processor_time(evidence: Evidence) -> Judged:
+    return _with_more_processes(evidence, "Processor time", _processor_s, TIERS[:1])
+
+
+def _more_waiting(evidence: Evidence) -> Judged:
+    what = "Busy time off the processor"
+    return _with_more_processes(evidence, what, _waits_s, (TIERS[0], TIERS[-1]))
+
+
+def _with_more_processes(
+    evidence: Evidence,
+    what: str,
+    number: Callable[[Attempt], float | None],
+    tiers: Sequence[str],
+) -> Judged:
+    """Judge that seconds of all tasks are more with a process for every hardware thread."""
+    found = []
+    for tier in tiers:
+        few, many = (evidence.cell(tier=tier, workers=level) for level in ("0.25x", "1x"))
+        if few is None or many is None or few.cell.workers == many.cell.workers:
+            continue
+        pairs = [(own, other) for other, own in paired(few, many, number).values()]
+        if pairs:
+            many_s, few_s = (_show_s(fmean(own)) for own in zip(*pairs, strict=True))
+            numbers = [one.cell.shown("workers") for one in (few, many)]
+            head = f"{what} on {tier}: {few_s} at {numbers[0]}, {many_s} at {numbers[1]}"
+            found.append(contrast(head, pairs))
+    return judged_contrasts(found)
+
+
+def _show_s(seconds: float) -> str:
+    if seconds < 0:
+        return f"none (tasks used {-seconds:.3g} s more than they were busy)"
+    return f"{seconds:.3g} s"
+
+
+def _processor_s(attempt: Attempt) -> float | None:
+    return attempt.numbers.get("cpu_s")
+
+
+def _waits_s(attempt: Attempt) -> float | None:
+    busy_s = attempt.numbers.get("busy_s")
+    cpu_s = attempt.numbers.get("cpu_s")
+    if busy_s is None or cpu_s is None:
+        return None
+    return busy_s - cpu_s
+
+
+def _show_waits(share: float) -> str:
+    if share < 0:
+        return f"none (tasks used {1 - share:.3g} processors)"
+    return f"{share:.3g}"
 
 
 def _busy_slots(attempt: Attempt) -> float | None:
@@ -148,6 +193,7 @@ def _on_ends(
     what: str,
     number: Callable[[Attempt], float | None],
     tiers: Sequence[str] = (TIERS[0], TIERS[-1]),
+    show: Callable[[float], str] = "{:.3g}".format,
     **levels: Level,
 ) -> Judged:
     """Judge that a number of trials is greater on the second of two tiers, by default the slowest
@@ -158,7 +204,7 @@ def _on_ends(
         cell = evidence.cell(tier=tier, **levels)
         if cell is not None:
             ends.append((tier, cell.by_block(number)))
-    return rising(what, *_both(ends))
+    return rising(what, *_both(ends), show)
 
 
 def _opening(evidence: Evidence) -> Judged:
@@ -184,35 +230,8 @@ def _both(ends: Sequence[Values]) -> tuple[Values | None, Values | None]:
 
 
 def _write_back(name: str, fits: bool, is_busy: bool) -> Claim:
-    """Write-back beside write-through, of sizes that fit in its memory or do not: until all is on
-    storage, and until all is written.
-    """
-
     def judge(evidence: Evidence) -> Judged:
-        room_nbytes = parse_size("write_back", evidence.tiers["back"].write_back or "0")
-        delay = max(float(level) for level in evidence.levels("delay")) if is_busy else 0
-        sizes = [
-            size
-            for size in evidence.levels("size")
-            if (parse_size("size", str(size)) <= room_nbytes) == fits
-        ]
-        room = f"The tier's write-back takes {show_bytes(room_nbytes)}"
-        if not sizes:
-            which = "fits in it" if fits else "is larger"
-            return Judged("not tested", [f"{room}; no output that was written {which}."])
-        found = [
-            one
-            for size in sizes
-            for measure in (MEASURE, UNTIL_WRITTEN)
-            for one in evidence.beside("tier", "back", "through", measure, size=size, delay=delay)
-        ]
-        judged = expecting({"faster"}, found)
-        words = [f"{room}.", MOMENTS]
-        if all(one.measure != UNTIL_WRITTEN for one in found):
-            words.append(ONE_MOMENT)
-        if not is_busy:
-            words.append(NOTHING_HIDDEN)
-        return Judged(judged.outcome, [*words, *judged.evidence])
+        return write_back.judge(evidence, fits, is_busy)
 
     published = "no such pair on one medium; advice of its discussion"
     return Claim(name, WRITE_BACK, judge, published, is_asked_for=True)
@@ -229,10 +248,9 @@ def _staging(evidence: Evidence) -> Judged:
         for one in evidence.beside(factor, "fast", "none")
     ]
     judged = expecting({"faster"}, found)
-    if judged.outcome == "not tested":
-        return judged
-    why = "Inputs are read once here, and outputs written once: staging can save waiting, no bytes."
-    return Judged(judged.outcome, [why, *judged.evidence])
+    if judged.outcome in ("refuted", "refuted in part"):
+        return judged.instead("by construction", READ_ONCE)
+    return judged
 
 
 def _regions(evidence: Evidence) -> Judged:
@@ -245,6 +263,18 @@ def _regions(evidence: Evidence) -> Judged:
     return expecting({"slower"}, found)
 
 
+def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
+    """What follows for whoever chooses a tier, with the evidence."""
+    return list(advised(ADVICE, found))
+
+
+SLOW = "More processes do not pay on isilon."
+WHOLE = "Whole files by Spark's binaryFiles take longer than a pool of processes."
+HIDDEN = "Write-back pays for more than fits, with something to compute meanwhile."
+KEPT = "Intermediate results belong on a fast tier."
+STAGED = "Staging inputs and outputs on a fast tier pays."
+PROGRAMS = "More processes pay for a BIDS App, also on a slow tier."
+"Claims that advice rests on."
 TITLE = "Storage tiers"
 PAPER = (
     "V. Hayot-Sasson, S. T. Brown, T. Glatard, *Performance benefits of Intel Optane DC persistent"
@@ -269,9 +299,9 @@ CLAIMS = (
     _processes_on("dram", {"faster"}, "96 over 25 processes: 0.75 (Fig. 1a, 3a)"),
     _processes_on("isilon", {"equivalent", "slower"}, "96 over 25 processes: 1.11 (Fig. 1a, 3a)"),
     Claim(
-        "Whole files by Spark's binaryFiles take longer than a pool of processes.",
+        WHOLE,
         INCREMENTATION,
-        _whole_files,
+        whole_files.judge,
         "25 processes, Spark over GNU Parallel: optane 1.16, isilon 1.14 (Fig. 5a, 6a)",
     ),
     Claim(
@@ -297,19 +327,17 @@ CLAIMS = (
     ),
     _write_back("Write-back pays for what fits, with something to compute meanwhile.", True, True),
     _write_back("Write-back pays for what fits, with nothing else to do.", True, False),
-    _write_back(
-        "Write-back pays for more than fits, with something to compute meanwhile.", False, True
-    ),
+    _write_back(HIDDEN, False, True),
     _write_back("Write-back pays for more than fits, with nothing else to do.", False, False),
     Claim(
-        "Intermediate results belong on a fast tier.",
+        KEPT,
         INTERMEDIATES,
         _intermediates,
         "no number; advice of its discussion",
         is_asked_for=True,
     ),
     Claim(
-        "Staging inputs and outputs on a fast tier pays.",
+        STAGED,
         INTERMEDIATES,
         _staging,
         "no number; advice of its discussion",
@@ -336,7 +364,7 @@ CLAIMS = (
         is_asked_for=True,
     ),
     Claim(
-        "More processes pay for a BIDS App, also on a slow tier.",
+        PROGRAMS,
         PARTICIPANTS,
         _more_processes,
         "96 over 25 processes: 0.43 in memory, 0.44 on persistent memory, 0.46 on a disk, 0.76 on"
@@ -345,9 +373,22 @@ CLAIMS = (
     Claim(
         "On a slow tier, programs of a BIDS App wait for storage.",
         PARTICIPANTS,
-        _waiting,
+        _programs_waiting,
         "seconds of input and output with 96 processes: 21,746 in memory, 258,438 on isilon"
         " (Fig. 10)",
+        is_asked_for=True,
+    ),
+    Claim(
+        "With more processes, programs of a BIDS App take more processor time.",
+        PARTICIPANTS,
+        _more_processor_time,
+        "1.45 times in memory with 96 processes over 25 (Fig. 10)",
+    ),
+    Claim(
+        "With more processes they spend more time on input and output.",
+        PARTICIPANTS,
+        _more_waiting,
+        "2.68 times in memory with 96 processes over 25, 4.36 times on isilon (Fig. 10)",
         is_asked_for=True,
     ),
     Claim(
@@ -356,6 +397,7 @@ CLAIMS = (
         untestable("It needs such a machine: a program cannot emulate it."),
         "20 µm image, 25 processes: 176.9 s against 823.9 s (Fig. 5a)",
     ),
+    *not_tried.OF_TIERS,
 )
 ERRATA = (
     (
@@ -382,3 +424,39 @@ ERRATA = (
     "Spark 2.4.3 is printed; the logs are of 2.4.4.",
     "Every task wrote its log to the device under test, which the paper blames for gaps on Isilon.",
 )
+ADVICE: Mapping[str, Mapping[Outcome, str]] = {
+    SLOW: {
+        "by construction": "On a slow tier whose bandwidth is used up further processes bring"
+        " nothing: move fewer bytes, or to a faster tier.",
+        "reproduced": "On a slow tier whose bandwidth is used up further processes bring nothing:"
+        " move fewer bytes, or to a faster tier.",
+    },
+    WHOLE: {
+        "reproduced": "Let tasks read their blocks, and do not have Spark hand over whole files.",
+        "in part": "Rather let tasks read their blocks than have Spark hand over whole files.",
+        "mixed": "Try whole files by Spark on your tier: how much they cost depends on it.",
+        "refuted": "Whole files by Spark do as well as a pool of processes.",
+    },
+    HIDDEN: {
+        "by construction": "Write back where tasks compute while outputs are written: it saves up"
+        " to the time for which the medium is written.",
+        "reproduced": "Write back where tasks compute while outputs are written.",
+        "refuted": "Write-back need not be asked for.",
+    },
+    KEPT: {
+        "by construction": "Keep intermediate results on the fastest tier that has room for them.",
+        "reproduced": "Keep intermediate results on the fastest tier that has room for them.",
+        "refuted": "Intermediate results may stay where outputs are.",
+    },
+    STAGED: {
+        "by construction": "Stage what is read more than once, and nothing that is read once.",
+        "reproduced": "Stage inputs and outputs.",
+    },
+    PROGRAMS: {
+        "reproduced": "Give a BIDS App a process for every hardware thread, also on a slow tier.",
+        "in part": "Rather give a BIDS App a process for every hardware thread.",
+        "mixed": "On a slow tier try how many processes a BIDS App is fastest with.",
+        "refuted": "A few processes do for a BIDS App.",
+    },
+}
+"Sentences on claims, by what came of them."

@@ -1,0 +1,93 @@
+"""Claims on write-back: what it could save, which moment is judged, and what is by construction."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.claims.claim import UNTIL_WRITTEN, Judged
+from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
+from hyperslab.apps.experiment.claims.storage_tiers import READ_ONCE
+from hyperslab.apps.experiment.claims.write_back import NOTHING_HIDDEN, ONE_MOMENT
+from hyperslab.apps.experiment.comparison import MEASURE
+from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
+from tests.apps.experiment.specs import record_of
+
+FITS = "Write-back pays for what fits, with"
+MORE = "Write-back pays for more than fits, with"
+
+
+def _judged(spec: str, root: Path, seconds: Mapping[str, Mapping[str, float]]) -> dict[str, Judged]:
+    """What comes of the claims on tiers, whose trials took so long on each of two tiers, by both
+    moments.
+    """
+    asked = Experiment.of(find(spec).load("quick"), root)
+
+    def change(one: Attempt) -> Attempt:
+        drift = 1 + 0.002 * one.replicate * (1 + one.number % 3)
+        own = {name: value * drift for name, value in seconds[str(one.levels["tier"])].items()}
+        return dataclasses.replace(one, numbers={**one.numbers, **own})
+
+    attempts = [change(one) for one in record_of(asked, {}, {}).attempts]
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    found = judged(PAPERS["storage-tiers"], [Finding(asked, answer_of(asked, record))])
+    return {claim.text: one for claim, one in found}
+
+
+def _write_back(
+    root: Path, back: Mapping[str, float], through: Mapping[str, float]
+) -> list[Judged]:
+    """What comes of the four claims: what fits and more than that, busy and with nothing to do."""
+    found = _judged("storage-tiers/write-back", root, {"back": back, "through": through})
+    ends = ("something to compute meanwhile.", "nothing else to do.")
+    return [found[f"{size} {end}"] for size in (FITS, MORE) for end in ends]
+
+
+def test_the_moment_of_the_paper_has_to_be_recorded(tmp_path: Path) -> None:
+    found = _write_back(tmp_path, {MEASURE: 1.0}, {MEASURE: 1.0})
+    assert {one.outcome for one in found} == {"open"}
+    assert all(ONE_MOMENT in one.evidence for one in found)
+
+
+def test_with_nothing_else_to_do_it_is_by_construction_either_way(tmp_path: Path) -> None:
+    """Also where it is refuted: until all is on storage nothing can be saved."""
+    whole = {MEASURE: 1.0, UNTIL_WRITTEN: 1.0}
+    _, fits, _, more = _write_back(tmp_path, whole, whole)
+    assert (fits.outcome, more.outcome) == ("by construction", "by construction")
+    _, fits, _, _ = _write_back(tmp_path, {MEASURE: 1.0, UNTIL_WRITTEN: 0.2}, whole)
+    assert fits.outcome == "by construction"
+    assert NOTHING_HIDDEN in fits.evidence
+    evidence = "\n".join(fits.evidence)
+    assert "comparisons told: 1 as the paper states, 1 otherwise" in evidence
+    assert "\nUntil the last write into memory, tier back" in evidence
+
+
+def test_what_could_save_little_is_not_tested(tmp_path: Path) -> None:
+    """16 MiB at 30 MB/s are 0.56 s of 3.6: less than three margins of 10 %. Of 64 MiB 2.2 s are."""
+    whole = {MEASURE: 3.6, UNTIL_WRITTEN: 3.5}
+    fits, _, more, _ = _write_back(tmp_path, whole, whole)
+    assert fits.outcome == "not tested"
+    assert fits.evidence[3].startswith("It could gain 15 % at most, which is less than 3 margins")
+    assert "Of 16MiB it can save 15 % at most: writing takes 559 ms at 30MB/s" in fits.evidence[2]
+    assert more.outcome == "refuted"
+    assert more.evidence[0].startswith("The tier's write-back takes")
+
+
+def test_sizes_that_could_save_little_are_left_out(tmp_path: Path) -> None:
+    """32 MiB take 1.1 s of 5: 22 %; 64 MiB take 45 %."""
+    whole = {MEASURE: 5.0, UNTIL_WRITTEN: 5.0}
+    _, _, more, _ = _write_back(tmp_path, whole, whole)
+    assert more.outcome == "refuted"
+    assert any(text.startswith("Not judged: 32MiB, of which") for text in more.evidence)
+    assert any(text.startswith("2 of 2 comparisons told") for text in more.evidence)
+
+
+def test_staging_of_what_is_read_once_saves_nothing_by_construction(tmp_path: Path) -> None:
+    found = _judged("storage-tiers/intermediates", tmp_path, {"shared": {MEASURE: 1.0}})
+    told = found["Staging inputs and outputs on a fast tier pays."]
+    assert told.outcome == "by construction"
+    assert READ_ONCE in told.evidence
