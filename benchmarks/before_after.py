@@ -26,7 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -250,7 +249,7 @@ def played(asked: Mapping[str, Ask], rounds: int) -> Taken:
         before, after = (ask(side, True).checksum for side in SIDES)
         if not before or before != after:
             raise SystemExit(f"{name}: the values differ: {before} before, {after} after")
-    taken: Taken = defaultdict(lambda: defaultdict(list))
+    taken: Taken = {name: {side: [] for side in SIDES} for name in asked}
     for number in range(rounds):
         for name in random.sample(list(asked), len(asked)):
             for side in random.sample(SIDES, len(SIDES)):
