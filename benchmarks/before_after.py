@@ -26,7 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -250,7 +249,7 @@ def played(asked: Mapping[str, Ask], rounds: int) -> Taken:
         before, after = (ask(side, True).checksum for side in SIDES)
         if not before or before != after:
             raise SystemExit(f"{name}: the values differ: {before} before, {after} after")
-    taken: Taken = defaultdict(lambda: defaultdict(list))
+    taken: Taken = {name: {side: [] for side in SIDES} for name in asked}
     for number in range(rounds):
         for name in random.sample(list(asked), len(asked)):
             for side in random.sample(SIDES, len(SIDES)):
@@ -264,17 +263,23 @@ def told(taken: Taken) -> list[str]:
     slower = []
     print(f"{'':<28} {'before':>9} {'after':>9}   after / before, of pairs")
     for name, sides in taken.items():
-        for what, place in (("time", 0), ("processor", 1)):
-            before, after = ([took[place] for took in sides[side]] for side in SIDES)
-            ratios = [late / early for early, late in zip(before, after, strict=True)]
-            usual = statistics.median(ratios)
-            print(
-                f"{name:<28} {statistics.median(before):8.3f}s {statistics.median(after):8.3f}s"
-                f"   {usual:.3f} ({min(ratios):.3f} to {max(ratios):.3f}) {what}"
-            )
-            if what == "processor" and usual > MOST:
-                slower.append(name)
+        _tell(f"{name:<28}", "time", {side: [one.wall_s for one in sides[side]] for side in SIDES})
+        used = {side: [one.cpu_s for one in sides[side]] for side in SIDES}
+        if _tell(f"{name:<28}", "processor", used) > MOST:
+            slower.append(name)
     return slower
+
+
+def _tell(name: str, what: str, seconds: Mapping[str, Sequence[float]]) -> float:
+    """Print what both sides took in each round. Returns the median of after / before."""
+    before, after = (seconds[side] for side in SIDES)
+    ratios = [late / early for early, late in zip(before, after, strict=True)]
+    usual = statistics.median(ratios)
+    print(
+        f"{name} {statistics.median(before):8.3f}s {statistics.median(after):8.3f}s"
+        f"   {usual:.3f} ({min(ratios):.3f} to {max(ratios):.3f}) {what}"
+    )
+    return usual
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def _is_there(word: str) -> bool:
     """Whether a word is a file, a module, or something that the module or class before its last
     dot defines.
     """
-    if "/" in word or word.endswith((".py", ".rs", ".toml", ".c", ".o")):
+    if "/" in word or word.endswith((".py", ".rs", ".toml", ".md", ".c", ".o")):
         below = word.rstrip("/")
         places = (PACKAGE, *(ROOT / "rust" / crate for crate in ("core", "tierfs", "filecalls")))
         return (ROOT / below).exists() or any(any(p.rglob(below)) for p in places)

@@ -48,3 +48,11 @@ def test_a_part_of_a_whole_keeps_its_place() -> None:
     assert [piece.slab for piece in alone.pieces(Hyperslab((1, 1), (2, 4)))] == [
         Hyperslab((1, 1), (2, 4))
     ]
+
+
+def test_blocks_of_one_shape_share_their_place() -> None:
+    """There are as many as tasks."""
+    whole = Whole("day", (4, 6), (Member(0, Hyperslab((0, 0), (4, 6))),), Header(), 0, 4)
+    slabs = [Hyperslab((row, 0), (1, 6)) for row in range(4)]
+    places = {id(piece.place) for slab in slabs for piece in whole.pieces(slab)}
+    assert len(places) == 1

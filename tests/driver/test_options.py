@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -54,7 +55,9 @@ def test_every_option_of_the_command_is_a_typed_keyword() -> None:
     assert options - Settings.__annotations__.keys() == set()
 
 
-@pytest.mark.parametrize("function", [hyperslab.run, hyperslab.submit, hyperslab.convert])
+@pytest.mark.parametrize(
+    "function", [hyperslab.run, hyperslab.prepare, hyperslab.submit, hyperslab.convert]
+)
 def test_signatures_name_the_settings(function: Callable[..., Any]) -> None:
     parameters = inspect.signature(function).parameters
     assert Settings.__annotations__.keys() <= parameters.keys()
@@ -83,3 +86,21 @@ def test_options_and_settings_are_not_mixed() -> None:
     pipeline = hyperslab.Pipeline(np.zeros((4, 4, 4)))
     with pytest.raises(TypeError, match=r"run\(\) has Options and also blocks"):
         hyperslab.run(pipeline, Options(engine="serial"), blocks=3)
+
+
+def test_a_plan_takes_the_settings_of_a_run(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(np.zeros((10, 4, 4))).map(np.negative).write(tmp_path / "out")
+    prepared = hyperslab.prepare(pipeline, blocks=5)
+    assert len(prepared.plan.stages[0].tasks) == 5
+    assert len(hyperslab.prepare(pipeline, Options(blocks=5)).plan.stages[0].tasks) == 5
+    with pytest.raises(TypeError, match=r"prepare\(\) has no setting 'blcks' \(did you mean 'bl"):
+        hyperslab.prepare(pipeline, blcks=5)  # type: ignore[call-arg]
+    with pytest.raises(hyperslab.HyperslabError, match=r"^blocks a: give"):
+        hyperslab.prepare(pipeline, blocks="a")
+
+
+def test_a_plan_of_a_reduction_takes_a_folder_as_text(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(np.zeros((4, 4, 4))).reduce("stats")
+    prepared = hyperslab.prepare(pipeline, out=str(tmp_path / "out"))
+    assert prepared.directory is not None
+    assert prepared.directory.out == tmp_path / "out"

@@ -127,6 +127,22 @@ def test_it_ends_in_order_when_it_is_told_to(
     assert left(place) == []
 
 
+def test_ctrl_c_ends_a_command_that_was_told_to_end_and_takes_its_time(place: Path) -> None:
+    script = 'trap "echo told" TERM; trap "exit 3" INT; echo; while :; do sleep 0.1; done'
+    process = subprocess.Popen(words(place, script), stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        with process.stdout as said:
+            said.readline()
+            process.send_signal(signal.SIGTERM)
+            assert said.readline() == b"told\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+    assert left(place) == []
+
+
 def test_what_became_of_its_files_is_told_however_it_ends(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

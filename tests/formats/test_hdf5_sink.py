@@ -11,6 +11,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+import xarray
 
 from hyperslab import formats
 from hyperslab.arrays import Array
@@ -416,7 +417,6 @@ def test_only_the_parts_of_the_replaced_file_go(tmp_path: Path) -> None:
         ("a.h5", "O", Encoding(), "HDF5 cannot hold object"),
         ("a.h5", "M8[s]", Encoding(), "HDF5 cannot hold datetime64"),
         ("a.h5", "U3", Encoding(), "HDF5 cannot hold <U3"),
-        ("a.nc", "?", Encoding(), "netCDF cannot hold bool"),
         ("a.nc", "f2", Encoding(), "netCDF cannot hold float16"),
         ("a.nc", "c8", Encoding(), "netCDF cannot hold complex64"),
         ("a.nc", RGB, Encoding(), "netCDF cannot hold"),
@@ -445,6 +445,27 @@ def test_what_the_format_cannot_hold_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         sink_of(tmp_path / name, np.zeros((3, 4), dtype), encoding)
+
+
+@pytest.mark.parametrize("kind", ["contiguous", "gzip"])
+def test_netcdf_holds_truth_values_as_xarray_does(tmp_path: Path, kind: str) -> None:
+    values = values_of("?", (7, 8, 9))
+    write_by_many(sink_of(tmp_path / "new.nc", values, KINDS[kind]), values)
+    xarray.Dataset({"data": (("a", "b", "c"), values)}).to_netcdf(tmp_path / "theirs.nc")
+    for engine in ("netcdf4", "h5netcdf", "hyperslab"):
+        with xarray.open_dataset(tmp_path / "new.nc", engine=engine) as found:
+            assert_same(found["data"].to_numpy(), values)
+    with netCDF4.Dataset(tmp_path / "new.nc") as ours, netCDF4.Dataset(tmp_path / "theirs.nc") as t:
+        ours.set_auto_mask(False)
+        assert ours["data"].dtype == t["data"].dtype
+        assert ours["data"].getncattr("dtype") == t["data"].getncattr("dtype")
+        assert_same(ours["data"][...], t["data"][...])
+    assert_read_back(tmp_path / "new.nc", values.astype("i1"), "data")
+
+
+def test_packed_truth_values_have_no_place_in_netcdf(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="netCDF cannot hold bool"):
+        sink_of(tmp_path / "a.nc", np.zeros((3, 4), "?"), scaling=Scaling(2.0, 1.0))
 
 
 def test_chunks_that_libhdf5_cannot_hold_are_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import shutil
 import struct
 import zlib
@@ -255,6 +256,32 @@ def test_levels_that_gzip_has_not_are_refused(tmp_path: Path, level: int) -> Non
             np.zeros((2, 3), "i2"),
             Encoding(compression="gzip", level=level),
         )
+
+
+@pytest.mark.parametrize("byte_order", ["<", ">"])
+def test_the_header_of_an_image_is_checked_once_for_all_its_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, byte_order: str
+) -> None:
+    """A split into thousands of files would take most of its planning for that."""
+    about = nib.Nifti1Header(endianness=byte_order)
+    about["descrip"] = os.urandom(4).hex()  # which nobody has seen before
+    values = np.zeros((8, 4, 3), "i2")
+    nib.save(nib.Nifti1Image(values, AFFINE, about), tmp_path / "all.nii")
+    header = formats.open_source(str(tmp_path / "all.nii")).header
+    checked: list[str] = []
+    check = nib.Nifti1Header.check_fix
+
+    def counted(self: Any, *given: Any, **more: Any) -> Any:
+        checked.append(str(self["descrip"]))
+        return check(self, *given, **more)
+
+    monkeypatch.setattr(nib.Nifti1Header, "check_fix", counted)
+    for first in range(8):
+        block = header.for_slab(Hyperslab((first, 0, 0), (1, 4, 3)))
+        sink = sink_of(tmp_path / f"{first}.nii", values[first : first + 1], header=block)
+        assert sink.head is not None
+        assert about["descrip"].item() in sink.head
+    assert len(checked) == 1
 
 
 def test_axes_longer_than_those_of_nifti1(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from hyperslab.blocks.writing import places
 from hyperslab.driver import run
 from hyperslab.driver.admission import JOURNAL_BYTES_PER_TASK, admit, examine
 from hyperslab.errors import DoesNotFit, HyperslabError, UsageError
+from hyperslab.formats.facts import Suffix
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import Pipeline
 
@@ -262,6 +263,27 @@ def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:
 
     small, large = cpu_seconds(50), cpu_seconds(400)
     assert large < 8 * small * 3, f"8 times the files took {large / small:.1f} times the time"
+
+
+def test_names_of_blocks_are_looked_at_once_as_they_end_alike(
+    volume: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    suffix_of = formats.suffix_of
+
+    def counted(name: str) -> Suffix | None:
+        looked.append(name)
+        return suffix_of(name)
+
+    plans = [
+        compile_plan(Pipeline(volume).map(np.negative).write("out"), Rule("blocks", (n,)), BUDGET)
+        for n in (2, 8)
+    ]
+    monkeypatch.setattr(formats, "suffix_of", counted)
+    for plan in plans:
+        assert len(plan.stages[0].tasks) > 1
+        examine(plan, BUDGET, 1, tmp_path)
+    assert len(looked) == len(plans)
 
 
 def test_elements_without_a_fixed_size_are_refused(tmp_path: Path) -> None:

@@ -25,3 +25,5 @@ def test_a_function_that_crashed_its_process_has_to_be_edited(
     assert flags_to_resume(failures, done=4) == flags
     assert bool(kept_words(failures, done=4)) == (flags == BOTH)
     assert flags_to_resume(failures, done=0) == ["--resume"]
+    assert flags_to_resume(failures, done=4, has_function=False) == ["--resume"]
+    assert kept_words(failures, done=4, has_function=False) == ""

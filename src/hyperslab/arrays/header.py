@@ -191,9 +191,9 @@ class Header:
         """An affine of the uncut array for the voxels of this block; bit by bit the same one if it
         is all of it.
         """
-        motion = self.motion()
-        if np.array_equal(motion, np.eye(4)):
+        if not self._is_moved:
             return affine
+        motion = self.motion()
         with np.errstate(invalid="ignore"):  # an affine that is not finite stays so
             placed: Array = affine @ motion
         return placed
@@ -234,11 +234,20 @@ class Header:
         array.
         """
         motion = np.eye(4)
-        there = [axis for axis in self.space if axis < len(self.origin)]
-        for column, axis in enumerate(there):
+        for column, axis in enumerate(self._cut_axes):
             motion[column, column] = self.step[axis]
             motion[column, 3] = self.origin[axis]
         return motion
+
+    @property
+    def _cut_axes(self) -> list[int]:
+        """Axes of space along which it is known where this block was cut."""
+        return [axis for axis in self.space if axis < len(self.origin)]
+
+    @property
+    def _is_moved(self) -> bool:
+        """Whether voxels of this block are other ones in the uncut array, along axes of space."""
+        return any(self.origin[axis] != 0 or self.step[axis] != 1 for axis in self._cut_axes)
 
     def for_slab(self, slab: Hyperslab) -> Header:
         """The header of the block that `slab` selects: the origin moves, the voxels grow by the

@@ -28,12 +28,28 @@ OF_QUANTITY = frozenset(
 """Attributes that say what values measure (sections 3.1 to 3.5, 4.4.1 and 7.3). Those of packing,
 such as valid_range, go with stored values alone.
 """
+OF_TRUTH = {"dtype": "bool"}
+"""The attribute by which xarray writes truth values to formats without them, as bytes of 0 and 1:
+it takes whatever numbers have this attribute for truth values.
+"""
 _WHOLE = "iu"
 
 
 def without_range(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes of an array for one of other values."""
-    return {name: value for name, value in attributes.items() if name != RANGE}
+    return {name: value for name, value in without_truth(attributes).items() if name != RANGE}
+
+
+def without_truth(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of an array for one whose values may be other numbers than 0 and 1."""
+    return {name: value for name, value in attributes.items() if not _is_of_truth(name, value)}
+
+
+def _is_of_truth(name: str, value: Any) -> bool:
+    text = value
+    if isinstance(value, bytes):  # as HDF5 has text of a fixed length
+        text = value.decode("latin-1")
+    return isinstance(text, str) and OF_TRUTH.get(name) == text
 
 
 def without_quantity(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ a whole is a shape tiled by members, so that everything above deals with one kin
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import operator
@@ -55,6 +56,12 @@ class Piece(NamedTuple):
     "Place in the block."
 
 
+@functools.lru_cache(maxsize=1024)
+def _all_of(count: tuple[int, ...]) -> Hyperslab:
+    """All of a block: most blocks of a plan have one of few shapes, and share this region."""
+    return Hyperslab.full(count)
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """An array that a pipeline runs over: one source, or several that tile it exactly."""
@@ -76,7 +83,7 @@ class Whole:
         is_within = all(map(operator.le, slab.bounds[1], self.shape))
         if is_within and self.members[0].box.count == self.shape:
             if slab.size:
-                yield Piece(self.members[0].source, slab, Hyperslab.full(slab.count))
+                yield Piece(self.members[0].source, slab, _all_of(slab.count))
             return
         for source, box in self.near(slab):
             part = slab.clip(box)

@@ -106,10 +106,14 @@ def is_number(info: ArrayInfo) -> bool:
 
 
 def read_stored(path: str, name: str) -> Companion:
-    """A variable of a store with its stored values. Raises FormatError, UsageError."""
+    """A variable of a store with its stored values. Where nobody can tell what these mean, its
+    attributes of packing stay as they are. Raises FormatError, UsageError.
+    """
     source = formats.open_source(f"{path}::{name}")
     values = np.asarray(ArrayView(source, "stored")[...])
-    said = {key: one for key, one in source.header.attributes.items() if key not in ATTRIBUTES}
+    said = dict(source.header.attributes)
+    if not source.unscalable:
+        said = {key: one for key, one in said.items() if key not in ATTRIBUTES}
     if source.scaling is not None:  # with types, which JSON has not
         said |= pack(source.scaling, source.stored)
     return Companion(name.rpartition("/")[2], source.dims, values, said)

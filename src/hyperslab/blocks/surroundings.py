@@ -273,11 +273,12 @@ def _of_source(
     for name, variable in wanted.items():
         if variable.path.strip("/") in skipped:
             continue
-        nbytes += variable.dtype.itemsize * variable.size
-        why = why_left(variable, nbytes)
+        own_nbytes = variable.dtype.itemsize * variable.size
+        why = why_left(variable, nbytes + own_nbytes)
         if why:
             left.append(f"variable {name} ({why})")
         else:
+            nbytes += own_nbytes
             kept[name] = reader.companion(listings[0], variable)
     beside = [one for one in groups[0].variables if one.path.strip("/") not in converted]
     others = tuple(one.name for one in beside if one.name not in {own, *wanted})

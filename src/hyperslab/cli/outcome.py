@@ -217,8 +217,9 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
             "another attempt would fail too: choose another --dtype or format with --overwrite to"
             f" start over, or remove what was written with 'hyperslab {clean} {out}'"
         )
-    flags = " ".join(flags_to_resume(result.failures, result.done))
-    kept = kept_words(result.failures, result.done)
+    has_function = verb == "run"
+    flags = " ".join(flags_to_resume(result.failures, result.done, has_function))
+    kept = kept_words(result.failures, result.done, has_function)
     keep_going = ""
     if result.ended_early and verb == "run":
         keep_going = "with --keep-going it tries all tasks"

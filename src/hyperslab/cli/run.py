@@ -461,7 +461,7 @@ def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -
         mention(f"warning    {prepared.dependence}")
     if quiet:  # else they are told as the run begins
         for note in (*pipeline.notes, *prepared.notes):
-            mention(f"warning    {note}")
+            mention(f"note       {note}")
     return prepared
 
 

@@ -125,6 +125,7 @@ def list_(json: Json = False) -> int:
         swept = removing.sweep()
         left = removing.left()
     found = registry.recorded()
+    _tell_unread()
     if json:
         document.say([_document(scratch) for scratch in found])
         return 0
@@ -154,6 +155,7 @@ def remove(
     """Remove scratch with all files in it."""
     with registry.locked():
         swept = removing.sweep()
+    _tell_unread()
     for scratch in _chosen(names or [], everything, swept):
         if scratch not in swept:
             removing.remove(scratch, by_force=force)
@@ -198,6 +200,11 @@ def _chosen(names: Sequence[str], everything: bool, swept: Sequence[Scratch]) ->
                 f"{name} is no scratch of yours here: 'hyperslab scratch list' names it"
             )
     return [known[name] for name in names]
+
+
+def _tell_unread() -> None:
+    for line in registry.unread():
+        mention(f"warning    {line}")
 
 
 def _told(scratch: Scratch) -> list[str]:

@@ -134,8 +134,8 @@ def examine(
     written += JOURNAL_BYTES_PER_TASK * len(left)
     if any(form_of(volume.sink).is_copied(*volume) for volume in volumes):
         written *= 2
-    are_compressed = any(_is_compressed(name) for task in left for name in task.outputs)
-    compressed = are_compressed or any(_may_shrink(sink) for sink, _ in volumes)
+    names = next((task.outputs for task in left if task.outputs), ())  # which end as all others
+    compressed = any(map(_is_compressed, names)) or any(_may_shrink(sink) for sink, _ in volumes)
     least = written
     if compressed:
         least = min(written, int(_least_share(plan) * written))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from hyperslab import engines
 from hyperslab.arrays.partition import Rule
@@ -19,7 +19,7 @@ from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, noted
 from hyperslab.driver.directory import RunDirectory, load_status
 from hyperslab.driver.lesson import Lesson, cut_axes, is_open
-from hyperslab.driver.options import Options
+from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.products import Products
 from hyperslab.driver.replaced import made, may_go
 from hyperslab.driver.resume import Inherited
@@ -33,7 +33,9 @@ from hyperslab.plan.asked import surrounded
 from hyperslab.plan.command import Execute
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
+from hyperslab.plan.settings import Settings
 from hyperslab.plan.written import texts
+from hyperslab.storage.location import local_folder
 from hyperslab.storage.zarr_names import require_replaceable
 from hyperslab.units import show_bytes, show_count
 
@@ -146,22 +148,26 @@ def _compiled(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: int 
     return compile_plan(pipeline, rule, budget, limit_nbytes)
 
 
+@spelled_out
 @told_in_python
 def prepare(
     pipeline: Pipeline,
-    options: Options,
-    out: Path | None = None,
+    options: Options | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
     dry: bool = False,
     tell: Tell = unheard,
     call: RunDirectory | None = None,
+    **settings: Unpack[Settings],
 ) -> Prepared:
     """Compile a plan and add up what it needs, without writing anything. `call` is the directory of
-    a call, which is there already (`driver.calls`).
+    a call, which is there already (`driver.calls`); `settings` are those of Options, as `run` takes
+    them. A trial that takes long is told.
 
-    A trial that takes long is told. Raises UsageError for what is asked for, then OutputBusy for a
-    directory that a run cannot begin in; of a `dry` run that is said in `obstacle` instead.
+    Raises UsageError for what is asked for, then OutputBusy for a directory that a run cannot begin
+    in; of a `dry` run that is said in `obstacle` instead.
     """
+    options = chosen("prepare", options, settings)
     host = Host.here()
     workers, threads = slots_of(options, host)
     slots = _engine_options(options, workers, threads)
@@ -171,7 +177,7 @@ def prepare(
         lesson = _learned(pipeline, options.rule, tell)
     pipeline = lesson.pipeline
     budget = Budget(_memory_bytes(options, host, slots), workers * threads)
-    folder = out
+    folder = None if out is None else Path(local_folder(out))
     left: tuple[str, ...] = ()
     if isinstance(pipeline.end, Write):
         folder = Path(pipeline.end.dest).absolute()

@@ -337,13 +337,22 @@ def _on_moving(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:
-    if kept["code"] not in (plan.code, plan.earlier_code):
-        raise OutputBusy(
-            f"--resume: the function was edited after {directory.place} was begun; add"
-            " --accept-changed-function if the earlier results are still right; otherwise choose"
-            " another output or remove"
-            f" it with 'hyperslab clean --all {directory.place}'"
-        )
+    """Raise OutputBusy where functions have other code, also those of another version of this
+    package; of a conversion there is no earlier result to be accepted.
+    """
+    if kept["code"] in (plan.code, plan.earlier_code):
+        return
+    place = directory.place
+    why = f"the function was edited after {place} was begun"
+    if all(ref.is_ours for ref in plan.refs):
+        why = f"{place} was begun by another version of hyperslab, which makes other results"
+    accept = " add --accept-changed-function if the earlier results are still right; otherwise"
+    if all(ref.is_cast for ref in plan.refs):
+        accept = ""
+    raise OutputBusy(
+        f"--resume: {why};{accept} choose another output or remove it with 'hyperslab clean --all"
+        f" {place}'"
+    )
 
 
 def _needed(

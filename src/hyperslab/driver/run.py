@@ -297,11 +297,11 @@ class Driver(Rounds):
         self.products.begin(self.done, resume.results(self.inherited))
         if self.prepared.damaged:
             self.progress.tell(
-                f"{show_count(self.prepared.damaged, 'task')} will be repeated: the machine was"
-                " restarted and may have lost what they wrote"
+                f"note       {show_count(self.prepared.damaged, 'task')} will be repeated: the"
+                " machine was restarted and may have lost what they wrote"
             )
         for text in filter(None, (self.plan.note, *self.pipeline.notes, *self.prepared.notes)):
-            self.progress.tell(in_callers_words(text))
+            self.progress.tell(in_callers_words(f"note       {text}"))
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)

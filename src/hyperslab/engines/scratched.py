@@ -120,21 +120,27 @@ def _ended(words: Sequence[str], environment: Mapping[str, str]) -> int:
     lifeline.signal_at_our_end(end, process.pid, signal.SIGKILL)
     os.close(end)
     _heed((signal.SIGTERM, signal.SIGHUP), _end)
-    # Ctrl-C is for the command, which is no child of whoever sends it
-    _heed((signal.SIGINT,), lambda number, _: _hand_on(process.pid, number))
+    _give_ctrl_c_to(process.pid)
     _heed(_MEANT_FOR_COMMANDS, lambda number, _: process.send_signal(number))
     try:
         for missed in early:
             os.kill(os.getpid(), missed)
         status = process.wait()
     except BaseException:
+        _give_ctrl_c_to(process.pid)  # which may take its time to end
         _hand_on(process.pid, signal.SIGTERM)
         process.wait()
+        _hear_no_more()
         raise
     _hear_no_more()
     if status < 0:
         return FIRST_SIGNAL - status
     return status
+
+
+def _give_ctrl_c_to(group: int) -> None:
+    """Ctrl-C is for the command, which is no child of whoever sends it."""
+    _heed((signal.SIGINT,), lambda number, _: _hand_on(group, number))
 
 
 def _hand_on(group: int, number: int) -> None:

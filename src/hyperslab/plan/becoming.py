@@ -15,7 +15,12 @@ import numpy as np
 from hyperslab.arrays import DType
 from hyperslab.arrays.axes import Axes, for_each
 from hyperslab.arrays.header import Header, without_those_along
-from hyperslab.arrays.quantities import may_measure_same, without_quantity, without_range
+from hyperslab.arrays.quantities import (
+    may_measure_same,
+    without_quantity,
+    without_range,
+    without_truth,
+)
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
@@ -199,6 +204,8 @@ def _made(
         header = replace(header, attributes=kept, is_other_quantity=True)
     elif any(not step.ref.is_cast for step in pipeline.steps):
         header = replace(header, attributes=without_range(header.attributes))
+    elif dtype != source.dtype("stored"):
+        header = replace(header, attributes=without_truth(header.attributes))
     if not axes.is_same(source.ndim):
         header = header.with_axes(axes, shape)
     return Made(

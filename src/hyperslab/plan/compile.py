@@ -139,6 +139,12 @@ class Plan:
         return plain
 
     @property
+    def refs(self) -> list[FunctionRef]:
+        """The functions that its tasks call, the fold last."""
+        job = self.stages[0].job
+        return [*(step.ref for step in job.steps), *filter(None, [job.fold])]
+
+    @property
     def tasks(self) -> Iterator[Task]:
         return (task for stage in self.stages for task in stage.tasks)
 

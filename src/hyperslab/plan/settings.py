@@ -13,7 +13,7 @@ Granularity = Literal["fused", "stepwise"]
 
 
 class Settings(TypedDict, total=False):
-    """Keywords of hyperslab.run, submit, convert and Pipeline.compute.
+    """Keywords of hyperslab.run, prepare, submit, convert and Pipeline.compute.
 
     They are the fields of `hyperslab.Options`, which says what they mean and what holds where one
     is left out.

@@ -209,16 +209,18 @@ def _has_crashed(one: Failed) -> bool:
     return one.error == DIED and any(name in one.message for name in _CRASHES)
 
 
-def flags_to_resume(failures: Sequence[Failed], done: int) -> list[str]:
-    """What continues a run after its failures are mended, `done` of whose tasks have succeeded."""
-    if done and lie_in_function(failures):
+def flags_to_resume(failures: Sequence[Failed], done: int, has_function: bool = True) -> list[str]:
+    """What continues a run after its failures are mended, `done` of whose tasks have succeeded.
+    Without a function of its user's none can be edited.
+    """
+    if done and has_function and lie_in_function(failures):
         return ["--resume", "--accept-changed-function"]
     return ["--resume"]
 
 
-def kept_words(failures: Sequence[Failed], done: int) -> str:
+def kept_words(failures: Sequence[Failed], done: int, has_function: bool = True) -> str:
     """What becomes of tasks that have succeeded where the function is edited; '' for none."""
-    if not done or not lie_in_function(failures):
+    if not done or not has_function or not lie_in_function(failures):
         return ""
     if done == 1:
         return "the task that has succeeded keeps what the function made before it was edited"

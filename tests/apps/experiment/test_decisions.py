@@ -58,7 +58,7 @@ def test_a_spec_that_varies_nothing_says_so(tmp_path: Path) -> None:
 
 
 FAST, SLOW, ALIKE = (0.5, 0.505, 0.495), (2.0, 2.02, 1.98), (1.0, 1.005, 0.995)
-NOISE = (0.7, 1.0, 1.5)
+NOISE, LATE = (0.7, 1.0, 1.5), (1.05, 1.15, 1.22)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,12 @@ NOISE = (0.7, 1.0, 1.5)
         (FAST, (0.4, 0.4, 0.4), "choose processes, the fastest by its mean; threads and processes"),
         (SLOW, ALIKE, "choose serial or processes; processes and serial are equivalent"),
         (ALIKE, ALIKE, "choose serial, threads or processes; threads and processes and serial"),
-        (SLOW, NOISE, "choose serial, as far as is told; threads is slower than serial (1.00 s)"),
+        (SLOW, LATE, "choose serial, as far as is told; threads is slower than serial (1.00 s)"),
+        (
+            SLOW,
+            NOISE,
+            "choose serial, unless processes is faster, which is open; threads is slower than",
+        ),
     ],
 )
 def test_a_decision_chooses_as_far_as_is_told(

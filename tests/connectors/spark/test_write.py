@@ -12,6 +12,7 @@ import nibabel
 import nrrd
 import numpy as np
 import pytest
+import xarray
 import zarr
 from pyspark.sql import Row
 
@@ -274,7 +275,7 @@ def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(
         ),
         ([[], []], {}, "the data have no rows: say shape= and dtype= of an array without elements"),
         ([[]], {"shape": (3,), "dtype": "f4"}, "the data have no rows"),
-        ([[[True]]], {"path": "x.nc"}, "netCDF cannot hold bool"),
+        ([[[1j]]], {"path": "x.nc"}, "netCDF cannot hold complex128"),
         ([[[1, -9223372036854775806]]], {"path": "x.nc"}, "would be taken for a missing one"),
     ],
 )
@@ -288,6 +289,13 @@ def test_what_is_not_one_array_is_refused_in_a_sentence(
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_truth_values_in_netcdf_are_those_of_xarray(tmp_path: Path) -> None:
+    path = staged_file(tmp_path, [[True, False, True]], path="x.nc")
+    with xarray.open_dataset(path) as found:
+        assert found["data"].dtype == np.bool_
+        np.testing.assert_array_equal(found["data"], [[True, False, True]])
 
 
 def test_an_array_without_elements_is_written_if_it_is_asked_for(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_columns_of_numbers_become_an_array_of_the_type_that_holds_them(tmp_path
         ),
         ({"x": "double"}, {"compression": "lzma"}, "can be compressed by gzip:1"),
         ({"x": "double"}, {"dtype": "what"}, "dtype=what: not a NumPy dtype"),
-        ({"x": "boolean"}, {"path": "t.nc"}, "netCDF cannot hold bool"),
+        ({"x": "double"}, {"path": "t.nc", "dtype": "c16"}, "netCDF cannot hold complex128"),
         ({"x": "double"}, {"path": ""}, r"hyperslab writes to a path: give one to save\(\)"),
         (
             {"x": "double"},

@@ -14,6 +14,7 @@ import pytest
 import xarray
 
 import hyperslab
+from hyperslab.blocks import surroundings
 from tests.repetitions import each_value
 from tests.system.end_to_end.command import SMALL, convert, succeed
 
@@ -119,6 +120,22 @@ def test_what_stays_behind_is_said(tmp_path: Path) -> None:
     assert "which become fixed (time)" in note
     said = succeed("convert", f"{source}::tas", tmp_path / "b.nii", "--dry-run")
     assert "NIfTI has no place for the variables time, x, lat, crs, time_bnds" in said
+
+
+def test_what_is_left_out_takes_no_room_of_what_goes_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of variables that are too large together, those go that fit."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("y", 3)
+        file.createDimension("cell", 50)
+        _add(file, "v", "f4", ("y", "cell"), 1, {"coordinates": "large small"})
+        _add(file, "large", "f8", ("y", "cell"), 1)
+        _add(file, "small", "f8", ("y",), [1, 2, 3])
+    monkeypatch.setattr(surroundings, "LARGEST_NBYTES", 100)
+    hyperslab.convert(f"{tmp_path / 'a.nc'}::v", tmp_path / "b.nc", engine="serial")
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert set(file.variables) == {"v", "small"}
 
 
 def test_coordinates_of_groups_and_large_ones(tmp_path: Path) -> None:

@@ -115,7 +115,12 @@ def test_the_command_says_what_is_left_out(source: Path, tmp_path: Path) -> None
     (tmp_path / "warm.py").write_text("def warm(block):\n    return block > 0.5\n")
     done = call("run", f"{tmp_path / 'warm.py'}:warm", f"{source}::t2m", "-o", tmp_path / "o.h5")
     assert done.code == 0, done.err
-    assert "attributes units, standard_name, long_name, actual_range" in done.out + done.err
+    (note,) = [line for line in done.err.splitlines() if "left out of results" in line]
+    assert note.startswith("note       left out of results of ")
+    assert "attributes units, standard_name, long_name, actual_range" in note
+    order = (f"{tmp_path / 'warm.py'}:warm", f"{source}::t2m", "-o", tmp_path / "quiet.h5", "-q")
+    quiet = call("run", *order)
+    assert quiet.err == f"{note}\n"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +153,26 @@ def test_a_unit_stays_while_dtypes_allow_it(
     assert "actual_range" not in found
 
 
+def test_truth_values_are_those_of_xarray(source: Path, tmp_path: Path) -> None:
+    """And what a function makes of them is numbers again."""
+    mask = tmp_path / "mask.nc"
+    hyperslab.run(hyperslab.Pipeline(f"{source}::t2m").map(_mask).write(mask), engine="serial")
+    with xarray.open_dataset(source) as wanted, xarray.open_dataset(mask) as found:
+        assert found.t2m.dtype == np.bool_
+        np.testing.assert_array_equal(found.t2m, wanted.t2m > 0.5)
+    hyperslab.convert(mask, tmp_path / "same.zarr", engine="serial")
+    with xarray.open_zarr(tmp_path / "same.zarr") as found:
+        assert found.t2m.dtype == np.bool_
+    for name, function in {"means": _mean, "sums": _plus}.items():
+        path = tmp_path / f"{name}.nc"
+        hyperslab.run(hyperslab.Pipeline(mask).map(function).write(path), engine="serial")
+        with xarray.open_dataset(path) as found:
+            assert found.t2m.dtype != np.bool_
+    hyperslab.convert(mask, tmp_path / "wide.nc", dtype="float32", engine="serial")
+    with xarray.open_dataset(tmp_path / "wide.nc") as found:
+        assert found.t2m.dtype == np.float32
+
+
 def test_stored_numbers_without_their_factors_have_no_unit(source: Path, tmp_path: Path) -> None:
     """They have while they are packed as before."""
     pipeline = hyperslab.Pipeline(f"{source}::packed", values="stored")
@@ -178,6 +203,20 @@ def test_a_conversion_keeps_the_unit_of_values_of_another_dtype(
     hyperslab.convert(f"{tmp_path / 'wide.nc'}", tmp_path / "o.nc", dtype="int16", engine="serial")
     found = _attributes(tmp_path / "o.nc", "whole")
     assert QUANTITY.items() <= found.items()
+
+
+@pytest.mark.parametrize("intent", ["vector", "displacement vector"])
+@pytest.mark.parametrize(("function", "is_same"), [(_plus, True), (_mask, False)])
+def test_vectors_stay_some_as_their_unit_would(
+    tmp_path: Path, function: Any, is_same: bool, intent: str
+) -> None:
+    image = nib.Nifti1Image(np.ones((5, 4, 3, 1, 3), np.float32), np.eye(4))  # type: ignore[no-untyped-call]
+    image.header.set_intent(intent)  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "image.nii")
+    pipeline = hyperslab.Pipeline(tmp_path / "image.nii").map(function)
+    hyperslab.run(pipeline.write(tmp_path / "made.nii"), engine="serial")
+    found: Any = nib.load(tmp_path / "made.nii").header
+    assert found.get_intent()[0] == (intent if is_same else "none")
 
 
 @pytest.mark.parametrize("end", ["nii", "h5"])

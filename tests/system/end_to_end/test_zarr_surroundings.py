@@ -92,6 +92,23 @@ def test_what_stays_in_a_store_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         assert set(found.variables) == {"v", "small"}
 
 
+@pytest.mark.parametrize("verb", ["run", "convert"])
+def test_packing_that_nobody_understands_stays_as_it_is(tmp_path: Path, verb: str) -> None:
+    """Without it, stored numbers would be taken for real ones."""
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    root.create_array("v", data=np.ones((3, 4, 5)), dimension_names=DIMS)
+    root.create_array("y", data=np.arange(4, dtype=np.int16), dimension_names=("y",))
+    root["y"].attrs["scale_factor"] = "a tenth"
+    source, dest = f"{tmp_path / 'a.zarr'}::v", tmp_path / "o.nc"
+    if verb == "run":
+        assert _run(source, dest) == ()
+    else:
+        hyperslab.convert(source, dest, engine="serial")
+    with xarray.open_dataset(dest, engine="h5netcdf", decode_cf=False) as found:
+        assert found["y"].attrs["scale_factor"] == "a tenth"
+        np.testing.assert_array_equal(found["y"], np.arange(4))
+
+
 def _packed() -> xarray.Dataset:
     """Coordinates that are packed, have a missing value, or a range."""
     return xarray.Dataset(

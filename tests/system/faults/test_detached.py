@@ -25,10 +25,11 @@ from hyperslab.testing.holding import begun, hold, let_go
 from tests.repetitions import few, repeats
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
-from tests.system.end_to_end.command import call
+from tests.system.end_to_end.command import call, save
 from tests.system.faults.command import (
     FUNCTIONS,
     PATIENCE_S,
+    SHAPE,
     await_recorded,
     await_that,
     command,
@@ -41,6 +42,12 @@ from tests.system.faults.command import (
 )
 
 TASKS = 4
+PICKY = """
+def picky(block):
+    if block.min() == 2**16 - 1:
+        raise ValueError("not to my liking")
+    return block
+"""
 SUBMISSION = ".hyperslab/run-0001"
 PLACE = ("--engine", "slurm", "--throttle", 2, "--slurm-option", "mem=512M")
 
@@ -138,6 +145,22 @@ def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm)
         meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in records.trace.spans
     )
     await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+
+
+def test_complete_files_of_a_detached_run_that_failed(tmp_path: Path) -> None:
+    """Its last driver names them, and says in its log which are missing."""
+    (tmp_path / "mine.py").write_text(PICKY)
+    values = make_volume(tmp_path / "in" / "a.nii")
+    save(tmp_path / "in" / "b.nii", np.full(SHAPE, 2**16 - 1, np.uint16))
+    out = tmp_path / "out"
+    where = (f"{tmp_path}/mine.py:picky", tmp_path / "in", "-o", out, "--keep", "volume")
+    more = ("--retries", 0, "--no-trial", "--blocks", 1, "--detach")
+    assert hyperslab("run", *where, *PLACE, *more).returncode == 0
+    assert hyperslab("wait", out).returncode == 1
+    log = (out / SUBMISSION / "driver.log").read_text()
+    assert "files that are complete have their names (1 of 2); missing: b.nii\n" in log
+    assert np.array_equal(load(out / "a.nii"), values)
+    assert not (out / "b.nii").exists()
 
 
 def test_stages_of_a_detached_reduction_follow_each_other(

@@ -19,6 +19,7 @@ import xxhash
 
 import hyperslab
 from hyperslab.arrays import Array
+from hyperslab.errors import UsageError
 from hyperslab.plan.function import refer
 from hyperslab.plan.journal import Tail, load_partial
 from tests.system.end_to_end.command import Finished, call
@@ -222,6 +223,28 @@ def test_a_built_in_of_other_results_is_another_function(
     after = refer(target)
     assert after.digest != before.digest
     assert not after.earlier_digest
+
+
+def test_results_of_another_version_are_not_told_as_an_edited_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversion has no flag to accept them."""
+    source = np.arange(24, dtype="i2").reshape(2, 3, 4)
+    pipeline = hyperslab.Pipeline(source).map("increment").write(tmp_path / "out")
+    hyperslab.run(pipeline, engine="serial", report=False)
+    image = nib.Nifti1Image(source, np.eye(4))  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "a.nii")
+    order = ("convert", "a.nii", "new", "--dtype", "float32", "--format", "h5", "--no-report")
+    assert called(tmp_path, *order).code == 0
+    for name in ("increment", "cast"):
+        monkeypatch.setattr(f"hyperslab.workloads.{name}.VERSION", 2)
+    pipeline = hyperslab.Pipeline(source).map("increment").write(tmp_path / "out")
+    why = "was begun by another version of hyperslab, which makes other results; add accept_changed"
+    with pytest.raises(UsageError, match=why):
+        hyperslab.run(pipeline, engine="serial", report=False, resume=True)
+    refused = called(tmp_path, *order, "--resume")
+    assert refused.code == 2
+    assert "another version of hyperslab, which makes other results; choose" in refused.err
 
 
 def test_values_of_a_fold_that_hold_hyperslabs(tmp_path: Path) -> None:

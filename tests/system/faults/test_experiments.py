@@ -322,7 +322,8 @@ def test_trials_that_hang_or_fail_stay_with_their_reason(tmp_path: Path) -> None
     (tmp_path / "mine.py").write_text(
         "import subprocess, sys\n\ndef work(block, delay=0.0):\n    if delay == 2.0:\n"
         "        raise ValueError('two is too much')\n    if delay:\n"
-        f"        subprocess.run([sys.executable, '-c', {STUBBORN!r}, {str(stubborn)!r}])\n"
+        f"        line = [sys.executable, '-c', {STUBBORN!r}, {str(stubborn)!r}]\n"
+        "        subprocess.Popen(line).wait()\n"
         "    return block\n"
     )
     spec = _spec(tmp_path, "mine.py:work", limit_s=20.0, delays=(2.0, 200.0))

@@ -88,12 +88,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """Length of tasks from which on an engine is within the margin of the fastest."""
+    """Length of tasks from which on an engine is within the margin of the fastest, with its 95 %
+    interval over replicates.
+    """
 
     engine: str
-    task_s: float
-    "Length of the tasks of a run like that of the baseline; 0: any."
-    many_s: float
+    task_s: Interval
+    "Length of the tasks of a run like that of the baseline; 0 or less: any."
+    many_s: Interval
     "The same of runs with so many tasks that their start does not count."
 
 
@@ -157,16 +159,29 @@ def break_evens(costs: Sequence[Cost], margin: float) -> tuple[str, list[BreakEv
         return "", []
     row = alike[0].usual.row
     fastest = min(alike, key=lambda one: one.total_s(row))
-    least_s = min(one.task_s for one in alike)
-    found = []
-    for one in alike:
-        if one is fastest:
-            continue
-        above_s = one.total_s(row) - (1 + margin) * fastest.total_s(row)
-        many_s = one.task_s - (1 + margin) * least_s
-        lengths = [max(0.0, seconds / margin) for seconds in (above_s / row, many_s)]
-        found.append(BreakEven(one.engine, *lengths))
-    return fastest.engine, sorted(found, key=lambda one: one.task_s)
+    cheapest = min(alike, key=lambda one: one.task_s)
+    found = [
+        BreakEven(
+            one.engine,
+            _from_lengths(one, fastest, margin, 1 / row),
+            _from_lengths(one, cheapest, margin, 0.0),
+        )
+        for one in alike
+        if one is not fastest
+    ]
+    return fastest.engine, sorted(found, key=lambda one: one.task_s.mean)
+
+
+def _from_lengths(one: Cost, other: Cost, margin: float, per_row: float) -> Interval:
+    """Length of tasks from which on an engine is within a margin of another one, over the
+    replicates of both; `per_row` is 1 / N of runs with N tasks in each slot.
+    """
+    lengths = []
+    for block in sorted(one.fixed.keys() & other.fixed.keys()):
+        fixed_s = one.fixed[block] - (1 + margin) * other.fixed[block]
+        cost_s = one.per_task[block] - (1 + margin) * other.per_task[block]
+        lengths.append((fixed_s * per_row + cost_s) / margin)
+    return mean_interval(lengths)
 
 
 # In sentences
@@ -193,13 +208,24 @@ def _is(found: Sequence[BreakEven]) -> str:
 
 
 def _from(one: BreakEven) -> str:
-    length = "at any length"
-    if one.task_s:
-        length = f"once tasks take longer than {show_seconds(one.task_s)}"
-    if one.task_s == one.many_s:
-        return f"{one.engine} {length}"
-    many = show_seconds(one.many_s) if one.many_s else "any length"
-    return f"{one.engine} {length} ({many} where there are many more of them)"
+    told = f"{one.engine} {_length(one.task_s)}"
+    if one.many_s.low is None or one.many_s.low <= 0:
+        return told
+    return f"{told}, {show_seconds(one.many_s.mean)} where there are many more of them"
+
+
+def _length(task_s: Interval) -> str:
+    """Length of tasks from which on it holds, in words."""
+    bounds = ""
+    most = task_s.mean
+    if task_s.low is not None and task_s.high is not None:
+        most = task_s.high
+        bounds = f" ({show_seconds(max(0.0, task_s.low))} to {show_seconds(most)})"
+    if most <= 0:
+        return "at any length"
+    if task_s.mean <= 0:
+        return f"at the latest once tasks take longer than {show_seconds(most)}"
+    return f"once tasks take longer than {show_seconds(task_s.mean)}{bounds}"
 
 
 def evidence(costs: Sequence[Cost], margin: float) -> Iterator[str]:
@@ -239,7 +265,11 @@ def told(costs: Sequence[Cost], margin: float) -> Mapping[str, object]:
         ],
         "fastest": fastest,
         "within_margin_from": [
-            {"engine": one.engine, "task_s": one.task_s, "many_tasks_s": one.many_s}
+            {
+                "engine": one.engine,
+                "task_s": one.task_s._asdict(),
+                "many_tasks_s": one.many_s._asdict(),
+            }
             for one in found
         ],
     }

@@ -77,7 +77,16 @@ def _choice(own: Sequence[Comparison], by_key: ByKey) -> Iterator[str]:
     if by_key[reference.key].failed or _of_verdict(told, "faster"):
         return
     alike = [_level(one) for one in _of_verdict(whole, "equivalent")]
+    if perhaps := [_level(one) for one in own if one not in told and _may_be_faster(one)]:
+        so_far = f", unless {_either(perhaps)} is faster, which is open"
     yield f"choose {_either([reference.shown(told[0].factor), *alike])}{so_far}"
+
+
+def _may_be_faster(one: Comparison) -> bool:
+    """Whether a level may be faster by more than the margin, by its 95 % interval."""
+    if one.ratio is None or one.ratio.low is None:
+        return False
+    return one.ratio.low < 1 / (1 + one.margin)
 
 
 def _either(words: Sequence[str]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.quantities import OF_TRUTH
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
@@ -121,6 +123,14 @@ def is_plain(name: str, value: Any) -> bool:
 def is_netcdf(path: str) -> bool:
     """Whether a file of this name has netCDF-4's data model."""
     return path.lower().endswith(_NETCDF_SUFFIXES)
+
+
+def truth_as_bytes(header: Header) -> tuple[np.dtype[Any], Header]:
+    """How netCDF, which has no truth values, holds them: as xarray writes them, and reads them
+    again.
+    """
+    said = {**header.attributes, **OF_TRUTH}
+    return np.dtype(np.int8), replace(header, attributes=said, real=None)
 
 
 def packing_attributes(

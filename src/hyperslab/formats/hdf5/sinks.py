@@ -33,7 +33,12 @@ from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.free_names import folders_of, with_free_names
-from hyperslab.formats.hdf5.attributes import is_netcdf, packing_attributes, reserved_value
+from hyperslab.formats.hdf5.attributes import (
+    is_netcdf,
+    packing_attributes,
+    reserved_value,
+    truth_as_bytes,
+)
 from hyperslab.formats.hdf5.head import END_OF_FILE, grid_of, head_of, index_of
 from hyperslab.formats.place import laid_out
 from hyperslab.formats.sharing import require_alike
@@ -57,11 +62,14 @@ def sink(
 ) -> ArraySink:
     """Describe a file with one dataset; `scaling` becomes netCDF's attributes of packing.
 
-    It is contiguous unless chunks or a compression ('gzip', with the shuffle filter) are asked for.
-    Raises UsageError for what HDF5, netCDF or those attributes cannot hold.
+    netCDF has no bool: it is stored as int8, of 0 and 1, with the attribute by which xarray reads
+    truth values. The array is contiguous unless chunks or a compression ('gzip', with the shuffle
+    filter) are asked for. Raises UsageError for what HDF5, netCDF or those attributes cannot hold.
     """
     plain = np.dtype(dtype)
     header = laid_out(header, shape)
+    if is_netcdf(path) and plain.kind == "b" and scaling is None:
+        plain, header = truth_as_bytes(header)
     _check_storable(path, shape, plain, encoding)
     packing = packing_attributes(path, header, scaling, plain)
     reserved = reserved_value(path, packing, header, scaling, plain)

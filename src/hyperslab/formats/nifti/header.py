@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import functools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
@@ -107,6 +108,12 @@ def parse(raw: bytes) -> NiftiHeader:
     """
     kind = _kind_of(raw)
     return kind(raw[: kind.sizeof_hdr])
+
+
+def parse_ours(head: bytes) -> NiftiHeader:
+    """The header that `build_head` has made, without its extensions: there is nothing to check."""
+    kind = _kind_of(head)
+    return kind(head[: kind.sizeof_hdr], check=False)
 
 
 def _kind_of(raw: bytes) -> Any:
@@ -319,8 +326,17 @@ def _is_timed(own: Sampling | None, said: Sampling | None) -> bool:
 
 
 def _with_extensions(native: bytes | None) -> NiftiHeader | None:
+    """A copy of the header at the start of these bytes. Raises nibabel's errors."""
     if native is None:
         return None
+    return _read(native).copy()
+
+
+@functools.lru_cache(maxsize=8)
+def _read(native: bytes) -> NiftiHeader:
+    """The header at the start of these bytes, which is read and checked once for all blocks that
+    are cut from an image.
+    """
     return _kind_of(native).from_fileobj(BytesIO(native))
 
 
@@ -334,12 +350,24 @@ def _blank(long_axis: bool, parent: NiftiHeader | None) -> NiftiHeader:
     kind: Any = Nifti1Header
     if long_axis or isinstance(parent, Nifti2Header):
         kind = Nifti2Header
-    built = kind(endianness="<")
-    if parent is not None:
-        for field in set(built.keys()) & set(parent.keys()) - _OWN_FIELDS:
-            built[field] = parent[field]
-        built.extensions = parent.extensions
+    blank = kind(endianness="<")
+    if parent is None:
+        return blank
+    if type(parent) is kind:
+        built = parent.as_byteswapped("<")
+        fields = _OWN_FIELDS & set(blank.keys())
+        _take(built, blank, fields)
+    else:
+        built = blank
+        fields = set(blank.keys()) & set(parent.keys()) - _OWN_FIELDS
+        _take(built, parent, fields)
+    built.extensions = parent.extensions
     return built
+
+
+def _take(built: NiftiHeader, other: NiftiHeader, fields: Iterable[str]) -> None:
+    for field in fields:
+        built[field] = other[field]
 
 
 def _place_samples(

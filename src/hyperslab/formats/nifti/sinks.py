@@ -26,7 +26,13 @@ from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.conventions.agreement import agree, meaning
 from hyperslab.formats.conventions.packing import Packing
-from hyperslab.formats.nifti.header import DIMS, build_head, parse, real_dtype, scaling_of
+from hyperslab.formats.nifti.header import (
+    DIMS,
+    build_head,
+    parse_ours,
+    real_dtype,
+    scaling_of,
+)
 from hyperslab.units import show_count
 
 _REMEDY = {"f": "float32 or float64", "c": "complex64 or complex128"}
@@ -169,8 +175,9 @@ def _require_meant(path: str, head: bytes, meant: Packing, stored: np.dtype[Any]
     is none; and readers compute in float64, where netCDF's factors of float32 make values of
     float32.
     """
-    kept = parse(head)
-    said = Packing(scaling_of(kept), real_dtype(stored, scaling_of(kept)))
+    kept = parse_ours(head)
+    known = scaling_of(kept)
+    said = Packing(known, real_dtype(stored, known))
     if agree(meant, said, stored) or _is_truth_as_bytes(meant, said):
         return
     scaling = meant.scaling or Scaling()

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.machine.words import unset_in
 from hyperslab.storage.scratch import program, sizing
 from hyperslab.storage.scratch.making import AUTO, Wish, create
 from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS, Scratch
-from hyperslab.storage.scratch.removing import remove
+from hyperslab.storage.scratch.removing import why_left
 from hyperslab.storage.scratch.ways import MEMORY
 
 VARIABLES = ("TMPDIR", "SPARK_LOCAL_DIRS", "DASK_TEMPORARY_DIRECTORY")
@@ -113,15 +113,14 @@ def given_up(made: Scratch) -> str:
     """Remove scratch that nobody needs any more. Returns a sentence on what could not be removed;
     '' where nothing remains.
     """
-    try:
-        remove(made, by_force=True)
-    except (HyperslabError, OSError) as why:
-        return (
-            f"scratch {made.name} on {made.on} could not be removed: {why}; 'hyperslab scratch"
-            f" remove {made.name}' on {socket.gethostname()} removes what remains, as does the next"
-            " scratch that is made there"
-        )
-    return ""
+    why = why_left(made)
+    if not why:
+        return ""
+    return (
+        f"scratch {made.name} on {made.on} could not be removed: {why}; 'hyperslab scratch"
+        f" remove {made.name}' on {socket.gethostname()} removes what remains, as does the next"
+        " scratch that is made there"
+    )
 
 
 def excuses(made: Scratch) -> list[str]:

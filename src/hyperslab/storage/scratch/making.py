@@ -14,7 +14,7 @@ from hyperslab.storage.emulation.registry import started_of
 from hyperslab.storage.scratch import registry, sizing
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import TMPFS, Scratch
-from hyperslab.storage.scratch.removing import remove, sweep
+from hyperslab.storage.scratch.removing import sweep, why_left
 from hyperslab.storage.scratch.ways import MEMORY, WAYS
 
 AUTO = "auto"
@@ -83,6 +83,12 @@ def _blank(wish: Wish, place: str, nbytes: int) -> Scratch:
     )
 
 
+def _named_anew(blank: Scratch) -> Scratch:
+    """The same, of which nothing is there yet."""
+    name = secrets.token_hex(4)
+    return replace(blank, name=name, folder=str(registry.folder() / name))
+
+
 def _with_fallback(blank: Scratch, fallback: Path | None) -> Scratch:
     """Scratch that has a fallback where there is room in it."""
     if fallback is None:
@@ -104,10 +110,13 @@ def _first(ways: list[str], blank: Scratch) -> Scratch:
             made = WAYS[way].make(tried)
         except (ScratchFailed, UsageError) as why:
             passed_over.append(f"{way}: {why}")
-            remove(tried, by_force=True)
+            if why_left(tried):  # which whoever sweeps next removes
+                blank = _named_anew(blank)
             continue
-        except BaseException:
-            remove(tried, by_force=True)
+        except BaseException as reason:
+            left = why_left(tried)
+            if left:
+                reason.add_note(f"scratch {tried.name} on {tried.on} remains: {left}")
             raise
         made = replace(made, passed_over=tuple(passed_over))
         if made.is_kept:

@@ -130,11 +130,36 @@ def tidy() -> None:
 
 
 def recorded() -> list[Scratch]:
-    """All scratch that is written down, in the order of its directories."""
-    found = []
-    for path in folder().glob("*.json"):
-        try:
-            found.append(Scratch.from_json(json.loads(path.read_text())))
-        except FileNotFoundError:  # removed meanwhile
-            continue
+    """All scratch that is written down, as far as this version reads that, in the order of its
+    directories; `unread` names the rest.
+    """
+    found = [one for one in map(_read, _paths()) if isinstance(one, Scratch)]
     return sorted(found, key=lambda scratch: (scratch.on, scratch.name))
+
+
+def unread() -> list[str]:
+    """Sentences on records that are damaged, or of another version: what they are of, nobody here
+    removes.
+    """
+    found = [(path, _read(path)) for path in _paths()]
+    return [
+        f"{path} is no record of scratch that this version of hyperslab reads ({why}): remove the"
+        f" scratch with the version that made it, or run 'umount {path.with_suffix('')}' and remove"
+        " the file"
+        for path, why in found
+        if isinstance(why, str)
+    ]
+
+
+def _paths() -> list[Path]:
+    return sorted(folder().glob("*.json"))
+
+
+def _read(path: Path) -> Scratch | str | None:
+    """The scratch of a record, or why it cannot be read; None where it was removed meanwhile."""
+    try:
+        return Scratch.from_json(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"

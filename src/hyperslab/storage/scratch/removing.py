@@ -18,7 +18,9 @@ from hyperslab.storage.scratch.registry import FUSE, FUSE2FS, NAMESPACE, Scratch
 from hyperslab.storage.scratch.ways import MEMORY
 
 _END_S = 5.0
-"Time that a program has to end once it is told to."
+"Time that a program has to end once it is told to; that all have which are swept at once."
+_LEAST_END_S = 0.1
+"Time that each of these has, however long others have taken."
 _POLL_S = 0.01
 
 
@@ -30,17 +32,29 @@ class ScratchLeft(HyperslabError):
     """Scratch of which something could not be removed. It stays written down."""
 
 
-def remove(scratch: Scratch, by_force: bool = False) -> None:
+def remove(scratch: Scratch, by_force: bool = False, within_s: float | None = None) -> None:
     """Remove scratch with all files in it. By force, whoever has one open is cut off from it.
-    Raises ScratchInUse, and ScratchLeft where something stays.
+    Its program has to end within some seconds, or the usual ones. Raises ScratchInUse, and
+    ScratchLeft where something stays.
     """
     _unmount(scratch, lazily=by_force)
     program.let_go(scratch)
-    _end(scratch, by_force)
+    _end(scratch, by_force, _END_S if within_s is None else within_s)
     _unmount(scratch, lazily=True)  # what a program mounted between these two, and was killed
     for place in _places(scratch):
         _discard(place)
     registry.forget(scratch)
+
+
+def why_left(scratch: Scratch) -> str:
+    """Remove scratch that nobody needs any more. Returns what could not be removed, as a clause; ''
+    where nothing remains.
+    """
+    try:
+        remove(scratch, by_force=True)
+    except (HyperslabError, OSError) as why:
+        return str(why)
+    return ""
 
 
 def sweep() -> list[Scratch]:
@@ -48,7 +62,8 @@ def sweep() -> list[Scratch]:
     may make any. Returns what is gone; what could not be removed keeps nobody from going on.
     """
     registry.tidy()
-    return [scratch for scratch in left() if _is_swept(scratch)]
+    deadline = time.monotonic() + _END_S
+    return [scratch for scratch in left() if _is_swept(scratch, deadline)]
 
 
 def left() -> list[Scratch]:
@@ -58,9 +73,10 @@ def left() -> list[Scratch]:
     return [scratch for scratch in found if is_left(scratch, among)]
 
 
-def _is_swept(scratch: Scratch) -> bool:
+def _is_swept(scratch: Scratch, deadline: float) -> bool:
+    within_s = max(_LEAST_END_S, deadline - time.monotonic())
     try:
-        remove(scratch, by_force=True)
+        remove(scratch, by_force=True, within_s=within_s)
     except (ScratchLeft, OSError):  # which `remove` of its name tells
         return False
     return True
@@ -91,14 +107,14 @@ def _is_mounted(scratch: Scratch) -> bool:
     return any(mount.mount_point == scratch.folder for mount in mounts())
 
 
-def _end(scratch: Scratch, by_force: bool) -> None:
+def _end(scratch: Scratch, by_force: bool, within_s: float) -> None:
     """See its programs to their end: they end when they are unmounted, and unmount themselves when
     they are told to.
     """
     number = signal.SIGTERM
     if by_force:
         number = signal.SIGKILL
-    deadline = time.monotonic() + _END_S
+    deadline = time.monotonic() + within_s
     is_told = False
     while processes := program.processes_of(scratch):
         if time.monotonic() > deadline:

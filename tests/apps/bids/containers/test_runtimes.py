@@ -14,7 +14,8 @@ import pytest
 from hyperslab.apps.bids.containers import images
 from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, generated_by
-from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, app_words
+from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, Mount, app_words
+from hyperslab.apps.bids.containers.shown import Results, shown
 from hyperslab.cli import bids_front
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
@@ -211,6 +212,22 @@ def test_a_container_for_each_session(runtime: str, programs: Path, tmp_path: Pa
     assert (refused.code, "sub-1 is done there by sessions" in refused.err) == (2, True), refused
     group = bids(home, out, "group", *image, "--per", "session", "--session-label", "a")
     assert (group.code, "no effect  --session-label" in group.err) == (0, True), group
+
+
+def test_results_whose_names_runtimes_would_take_apart(tmp_path: Path) -> None:
+    """They are links, and go with all else that is shown; what is put beside them stays."""
+    home = make(tmp_path / "out", "sub-1/b/x", "sub-1_at_12:30.html", "old.tsv", ".hidden")
+    private = tmp_path / "private"
+    private.mkdir()
+    with shown(Results(home, private, frozenset((home / "old.tsv",)))) as mounts:
+        assert mounts == [Mount(str(home), "/hyperslab-results")]
+        links = sorted(path for path in private.rglob("*") if path.is_symlink())
+        assert [path.relative_to(private).as_posix() for path in links] == [
+            "sub-1/b/x",
+            "sub-1_at_12:30.html",
+        ]
+        (private / "sub-1/new").touch()
+    assert sorted(path.name for path in private.rglob("*")) == ["new", "sub-1"]
 
 
 @pytest.mark.parametrize("level", ["group", "both"])

@@ -23,7 +23,7 @@ NAME_OF_CALL = r"hyperslab-{call}\."
 "What runtimes find the containers of a submission by, with its name: attempts begin with it."
 LABEL = "hyperslab.out"
 "Label of a container with the directory that its run writes to."
-_TAKEN_APART = ":,"
+TAKEN_APART = ":,"
 "Characters by which runtimes take the words for a folder apart."
 
 
@@ -168,7 +168,7 @@ def app_words(level: str, labels: Sequence[str] = ()) -> tuple[str, ...]:
 def require_mountable(*paths: str) -> None:
     """Raise UsageError for folders whose names runtimes would take apart."""
     for path in paths:
-        for sign in _TAKEN_APART:
+        for sign in TAKEN_APART:
             if sign in path:
                 raise UsageError(
                     f"--container: '{sign}' in {path} is what runtimes take folders apart by:"

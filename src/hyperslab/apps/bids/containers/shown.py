@@ -2,8 +2,9 @@
 
 - names are mounted one by one as long as that makes few words; what an earlier group level has made
   is not there
-- many would be more than runtimes take. Then folders are made in the container's own, and each file
-  in them is a link to the folder of all results, which is mounted once
+- many would be more than runtimes take, and some names they take apart. Then folders are made in
+  the container's own, and each file in them is a link to the folder of all results, which is
+  mounted once
 - nothing that the app does reaches a result: what it puts in the place of a link is a file of its
   own, which gets no name that is taken
 
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.apps.bids.containers.runtimes import OUT, Mount
+from hyperslab.apps.bids.containers.runtimes import OUT, TAKEN_APART, Mount
 from hyperslab.plan.placeholders import literal
 
 ALL = "/hyperslab-results"
@@ -48,7 +49,7 @@ def shown(results: Results) -> Iterator[list[Mount]]:
     """What is mounted for a container that sees results, as long as the block lasts."""
     names = _names(results)
     mounts = [_mount(str(results.home / name), f"{OUT}/{name}") for name in names]
-    if sum(len(os.fsencode(one.here + one.there)) for one in mounts) <= MOST_NBYTES:
+    if _fit(mounts):
         _make_places(results, names)
         yield mounts
         _remove_places(results, names)
@@ -58,6 +59,13 @@ def shown(results: Results) -> Iterator[list[Mount]]:
         _link(results.private / name, name)
     yield [_mount(str(results.home), ALL)]
     _unlink(results.private, linked)
+
+
+def _fit(mounts: Sequence[Mount]) -> bool:
+    """Whether runtimes take words for all these mounts, and understand them."""
+    if any(sign in one.there for one in mounts for sign in TAKEN_APART):
+        return False
+    return sum(len(os.fsencode(one.here + one.there)) for one in mounts) <= MOST_NBYTES
 
 
 def _mount(here: str, there: str) -> Mount:

@@ -222,6 +222,10 @@ def _head(
     yield from (f"# {paper.title}: the paper's claims, tried", "")
     yield from (f"{paper.citation}.", "")
     yield from (f"Made by `{command}`, of {_trials(findings)}.", "")
+    run = {one.name for one in findings}
+    left = [f"`{spec}`" for spec in paper.specs if spec not in run]
+    if left:
+        yield from (f"**Not run at this scale:** {show_list(left)}.", "")
     records = {one.name: _packages_of(one) for one in findings}
     for text in (*earlier_specs(begun), *earlier_versions(records)):
         yield from (text, "")

@@ -29,6 +29,8 @@ from hyperslab.trace import span
 
 Note = Callable[[Path, Frame], None]
 "Function that is told of a finished file, and its frame, just before it has its name."
+_TRUTH_AS_BYTES = (np.uint8, np.int8)
+"dtypes in which formats that have no bool hold it, of 0 and 1."
 Check = Callable[[Path, str], None]
 """Function that is told of a whole file that is to get its name, and its checksum; what it raises
 prevents that.
@@ -204,7 +206,7 @@ def require_block(sink: ArraySink, block: Array, shape: Sequence[int]) -> None:
     planned = tuple(shape)
     dtype = sink.dtype.newbyteorder("=")
     given = block.dtype.newbyteorder("=")
-    is_truth = given.kind == "b" and dtype == np.uint8  # in formats that have no bool
+    is_truth = given.kind == "b" and dtype in _TRUTH_AS_BYTES
     if block.shape != planned or not (given == dtype or is_truth):
         raise BlockError(
             f"{sink.path}: the block is {block.shape} {block.dtype} where {planned} {dtype} was"

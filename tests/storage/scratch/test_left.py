@@ -1,0 +1,124 @@
+"""Scratch of which something stays keeps nobody from going on, and hides no other reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.scratch import making, program, registry, removing, ways
+from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.program import ScratchFailed
+from hyperslab.storage.scratch.registry import DIRECTORY, FUSE, NAMESPACE, Scratch
+from hyperslab.storage.scratch.removing import ScratchLeft
+from tests.storage.scratch.stage import SIZE
+from tests.system.end_to_end.command import call
+
+Make = Callable[[Scratch], Scratch]
+DEAD = 2**22
+"Number of no process."
+
+
+def _fails_by(reason: BaseException) -> Make:
+    """Making that leaves its directory, and fails."""
+
+    def make(scratch: Scratch) -> Scratch:
+        Path(scratch.folder).mkdir()
+        raise reason
+
+    return make
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Directories of records cannot be removed."""
+
+    def discard(place: Path) -> None:
+        if place.parent == registry.folder() and place.exists():
+            raise ScratchLeft(f"{place} remains")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removing, "_discard", discard)
+        yield
+
+
+def _make(monkeypatch: pytest.MonkeyPatch, by: dict[str, Make]) -> None:
+    known = {name: ways.Way("one for a test", make) for name, make in by.items()}
+    monkeypatch.setattr(making, "WAYS", known)
+
+
+@pytest.mark.usefixtures("stubborn")
+def test_the_next_way_is_taken_where_one_leaves_something(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = ways.WAYS[DIRECTORY].make
+
+    def beside(scratch: Scratch) -> Scratch:
+        Path(scratch.folder).mkdir()
+        return plain(scratch)
+
+    _make(monkeypatch, {FUSE: _fails_by(ScratchFailed("no fuse")), DIRECTORY: beside})
+    made = create(wish_of(storage, SIZE))
+    assert (made.way, made.passed_over) == (DIRECTORY, ("fuse: no fuse",))
+    assert {one.way for one in registry.recorded()} == {FUSE, DIRECTORY}, "both are written down"
+
+
+@pytest.mark.usefixtures("stubborn")
+def test_the_reason_is_told_before_what_remains(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(monkeypatch, {FUSE: _fails_by(OSError("the reason"))})
+    with pytest.raises(OSError, match=r"^the reason\n") as caught:
+        create(wish_of(storage, SIZE))
+    (note,) = caught.value.__notes__
+    assert f"on {storage} remains: " in note
+    assert note.endswith(" remains")
+
+
+def test_a_record_that_cannot_be_read_is_told_and_left_alone(storage: Path) -> None:
+    dead = Scratch("0123abcd", DIRECTORY, str(storage), SIZE, "none", owner=DEAD, owner_started=1)
+    registry.record(dead)
+    wrong = {"damaged": "{", "newer": '{"name": "newer", "colour": "red"}', "other": "[1]"}
+    for name, text in wrong.items():
+        (registry.folder() / f"{name}.json").write_text(text)
+    assert registry.recorded() == [dead]
+    listed = call("scratch", "list")
+    assert listed.code == 0
+    assert "removed 0123abcd, whose process has died" in listed.out
+    assert listed.err.count("warning    ") == listed.err.count("is no record of scratch") == 3
+    assert f"run 'umount {registry.folder() / 'newer'}' and remove" in listed.err
+    assert registry.recorded() == []
+    assert {f"{name}.json" for name in wrong} <= set(os.listdir(registry.folder()))
+
+
+def test_programs_that_do_not_end_are_waited_for_together(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes scratch waits for the lock meanwhile."""
+    blank = Scratch("", NAMESPACE, str(storage), SIZE, "", owner=DEAD, owner_started=1)
+    names = [f"0123abc{digit}" for digit in range(5)]
+    for name in names:
+        registry.record(replace(blank, name=name, folder=str(registry.folder() / name)))
+    polls: list[float] = []
+
+    class Clock:
+        """Time passes by polls alone."""
+
+        sleep = polls.append
+
+        @staticmethod
+        def monotonic() -> float:
+            return sum(polls)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removing, "time", Clock)
+        patch.setattr(removing, "_signal", lambda *_: None)
+        patch.setattr(program, "processes_of", lambda *_: [1])
+        with registry.locked():
+            assert removing.sweep() == []
+    assert sum(polls) < 1.5 * removing._END_S
+    assert [one.name for one in registry.recorded()] == names
