@@ -28,8 +28,8 @@ from pathlib import Path
 from hyperslab.blocks.gathering import Tell
 from hyperslab.driver import detached, vacancy
 from hyperslab.driver.directory import CLAIMS, LEDGER, PLAN, RunDirectory, end_workers
-from hyperslab.driver.resume import tried_wholes
 from hyperslab.driver.sweeping import sweep_submission
+from hyperslab.driver.tried import tried_wholes
 from hyperslab.errors import DamagedRecord, OutputBusy
 from hyperslab.storage import fence
 from hyperslab.storage.claims import Claims, is_any_taken

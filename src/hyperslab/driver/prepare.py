@@ -17,7 +17,7 @@ from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, noted
-from hyperslab.driver.directory import RunDirectory, load_status
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.lesson import Lesson, cut_axes, is_open
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.products import Products
@@ -422,20 +422,10 @@ def _starts_over(
         return False
     if options.overwrite:
         return True
-    if not isinstance(pipeline.end, Write) or directory is None or not _is_gone(directory):
+    if not isinstance(pipeline.end, Write) or directory is None or not vacancy.is_gone(directory):
         return False
     tell(f"{directory.place} was made by an earlier run and is gone: it is made again")
     return True
-
-
-def _is_gone(directory: RunDirectory) -> bool:
-    """Whether the one file of a run that has ended well was removed since, so that it can be made
-    anew.
-    """
-    if not directory.file or os.path.lexists(directory.place):
-        return False
-    folders = directory.submissions()
-    return bool(folders) and load_status(folders[-1]).get("state") == "done"
 
 
 def _require_usable(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -130,34 +130,6 @@ def inherit(
         Inherited(folder, ids, bool(boot) and kept.get("boot") == boot)
         for (folder, kept), ids in zip(counted, of_each, strict=True)
     ]
-
-
-def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
-    """Names of the wholes that a submission has done a task of; `kept` is its plan."""
-    return {name for name, is_done in tried_wholes(folder, kept).items() if is_done}
-
-
-def tried_wholes(folder: Path, kept: Mapping[str, Any]) -> dict[str, bool]:
-    """Names of the wholes that a submission has tried a task of, and whether one was done; `kept`
-    is its plan.
-    """
-    return tried_of(Tail(folder).poll(), kept)
-
-
-def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
-    """The same of outcomes that were read already."""
-    tried: set[int] = set()
-    done: set[int] = set()
-    for outcome in outcomes:
-        tried.add(outcome.task)
-        if outcome.status == "done":
-            done.add(outcome.task)
-    found: dict[str, bool] = {}
-    for whole in kept["wholes"]:
-        tasks = range(whole["first"], whole["first"] + whole["tasks"])
-        if not tried.isdisjoint(tasks):
-            found[whole["name"]] = not done.isdisjoint(tasks)
-    return found
 
 
 def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
@@ -365,6 +337,8 @@ def _needed(
     if not has_results or directory.call:
         return set()
     if plan.stages[0].job.commands is not None:
+        from hyperslab.driver.tried import done_wholes  # which first submissions do without
+
         return done_wholes(folder, kept)
     return {whole["name"] for whole in kept["wholes"]}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hyperslab import formats
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import RunDirectory, load_status
 from hyperslab.driver.replaced import all_made
 from hyperslab.errors import OutputBusy, UsageError
 from hyperslab.storage.location import is_remote
@@ -58,6 +58,16 @@ def holds_earlier(directory: RunDirectory, verb: str) -> OutputBusy:
         f"{directory.out} holds an earlier run: add --resume to do only what is missing, or"
         f" {others}"
     )
+
+
+def is_gone(directory: RunDirectory) -> bool:
+    """Whether the one file of a run that has ended well was removed since, so that it can be made
+    anew.
+    """
+    if not directory.file or os.path.lexists(directory.place):
+        return False
+    folders = directory.submissions()
+    return bool(folders) and load_status(folders[-1]).get("state") == "done"
 
 
 def require_replaceable(directory: RunDirectory, verb: str) -> None:

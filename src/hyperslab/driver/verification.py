@@ -18,7 +18,7 @@ from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver.directory import LOCK, RunDirectory
 from hyperslab.driver.manifest import load_manifest, manifests
-from hyperslab.driver.resume import tried_wholes
+from hyperslab.driver.tried import tried_wholes
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span

@@ -23,7 +23,7 @@ from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
-from hyperslab.driver.resume import done_wholes, tried_of
+from hyperslab.driver.tried import done_wholes, tried_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome

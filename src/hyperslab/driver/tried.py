@@ -1,0 +1,38 @@
+"""Tried: which wholes a submission has tried, and done, by its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hyperslab.plan.journal import Tail
+from hyperslab.plan.task import Outcome
+
+
+def done_wholes(folder: Path, kept: Mapping[str, Any]) -> set[str]:
+    """Names of the wholes that a submission has done a task of; `kept` is its plan."""
+    return {name for name, is_done in tried_wholes(folder, kept).items() if is_done}
+
+
+def tried_wholes(folder: Path, kept: Mapping[str, Any]) -> dict[str, bool]:
+    """Names of the wholes that a submission has tried a task of, and whether one was done; `kept`
+    is its plan.
+    """
+    return tried_of(Tail(folder).poll(), kept)
+
+
+def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
+    """The same of outcomes that were read already."""
+    tried: set[int] = set()
+    done: set[int] = set()
+    for outcome in outcomes:
+        tried.add(outcome.task)
+        if outcome.status == "done":
+            done.add(outcome.task)
+    found: dict[str, bool] = {}
+    for whole in kept["wholes"]:
+        tasks = range(whole["first"], whole["first"] + whole["tasks"])
+        if not tried.isdisjoint(tasks):
+            found[whole["name"]] = not done.isdisjoint(tasks)
+    return found
