@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from hyperslab.apps.experiment.shipped import find, shipped
 from hyperslab.apps.experiment.slips import require_sound
 from hyperslab.apps.experiment.spec import Loaded, load_spec
 from hyperslab.errors import UsageError
-from hyperslab.machine.host import Host
 from tests.apps.experiment.specs import TEXT
 from tests.system.end_to_end.command import call
 
@@ -84,25 +82,6 @@ def test_nothing_that_is_varied_is_no_experiment(tmp_path: Path) -> None:
     [told] = _slips(text, tmp_path)
     assert told.startswith("small.toml:10: baseline: nothing is varied: name further levels in")
     assert "'hyperslab run'" in told
-
-
-def test_levels_that_come_to_the_same_here_are_one_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shares of a single processor; on more of them they are two settings."""
-    text = TEXT.replace("delay = 0\n", 'delay = 0\nworkers = "0.25x"\n')
-    text = text.replace("delay = [0.01]", 'workers = ["1x", 1]')
-    (one, two) = (dataclasses.replace(Host.here(), cpus=cpus) for cpus in (1, 8))
-    with monkeypatch.context() as patch:
-        patch.setattr(Host, "here", lambda: one)
-        slips = _slips(text, tmp_path)
-    same = "comes to the same as '0.25x' here, on 1 processor, so that a setting would be compared"
-    assert [told.split(": ", 2)[1] for told in slips] == ["vary.workers"] * 2
-    assert f"'1x' {same}" in slips[0]
-    assert f"1 {same}" in slips[1]
-    monkeypatch.setattr(Host, "here", lambda: two)
-    loaded = _loaded(text, tmp_path)
-    require_sound(loaded, Inputs(loaded, tmp_path / "out"))
 
 
 def test_a_scale_may_take_all_levels_away(tmp_path: Path) -> None:

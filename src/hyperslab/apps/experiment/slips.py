@@ -24,10 +24,9 @@ from hyperslab.apps.experiment.spec import VARYING, Loaded
 from hyperslab.blocks.gathering import expand
 from hyperslab.connectors import dask_arrays
 from hyperslab.errors import HyperslabError, UsageError, suggest
-from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import Field, Mistake
 from hyperslab.storage.location import is_remote
-from hyperslab.units import show_count, show_list
+from hyperslab.units import show_list
 from hyperslab.workloads import BUILTINS, unknown_builtin
 
 MOST_NAMED = 3
@@ -84,7 +83,6 @@ def _of_levels(loaded: Loaded) -> Iterator[Mistake]:
         varied: Mapping[str, list[Any]] = getattr(spec, table)
         for name, levels in varied.items():
             yield from _of_factor((table, name), levels, spec.baseline[name])
-            yield from _alike(loaded, table, name)
     if len(cells_of(spec)) == 1:
         yield Mistake(
             ("baseline",),
@@ -99,25 +97,6 @@ def _of_factor(field: Field, levels: list[Any], baseline: Any) -> Iterator[Mista
             yield Mistake(field, f"{level!r} is the level of [baseline] already: leave it out")
         elif level in levels[:place]:
             yield Mistake(field, f"{level!r} is named twice")
-
-
-def _alike(loaded: Loaded, table: str, name: str) -> Iterator[Mistake]:
-    """Levels that are written in other words than another one and come to the same here, as shares
-    of a single processor.
-    """
-    baseline = loaded.spec.baseline
-    known = [(baseline[name], loaded.setting(baseline))]
-    for level in getattr(loaded.spec, table)[name]:
-        setting = loaded.setting({**baseline, name: level})
-        same = [other for other, own in known if own == setting]
-        if same and level not in same:
-            here = show_count(Host.here().cpus, "processor")
-            yield Mistake(
-                (table, name),
-                f"{level!r} comes to the same as {same[0]!r} here, on {here}, so that a setting"
-                " would be compared with itself: leave it out, or choose others",
-            )
-        known.append((level, setting))
 
 
 def _of_workloads(loaded: Loaded) -> Iterator[Mistake]:
