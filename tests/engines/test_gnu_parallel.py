@@ -223,7 +223,7 @@ def test_a_parallel_that_cannot_be_used_is_a_sentence(
         (tmp_path / "bin" / "parallel").write_text(found)
         (tmp_path / "bin" / "parallel").chmod(0o755)
     for place in ("", "ssh:node"):
-        with pytest.raises(UsageError, match=rf"^engine gnu-parallel.*{UNUSABLE[found]}"):
+        with pytest.raises(UsageError, match=rf"^engine='gnu-parallel'.*{UNUSABLE[found]}"):
             run(tmp_path, pipeline, connect=place)
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {ENGINE: ENGINES[ENGINE]})
@@ -473,7 +473,7 @@ HOSTS = {
 def test_a_host_that_lets_nobody_in_is_a_sentence(
     tmp_path: Path, home: Path, pipeline: Pipeline, host: str
 ) -> None:
-    said = f"^connect ssh:one,{host}: no job can be started {HOSTS[host]}"
+    said = f"^connect='ssh:one,{host}': no job can be started {HOSTS[host]}"
     with pytest.raises(UsageError, match=said):
         run(tmp_path, pipeline, connect=f"ssh:one,{host}")
     assert not (tmp_path / "out").exists()
@@ -483,7 +483,7 @@ def test_a_host_without_our_python_is_a_sentence(
     tmp_path: Path, home: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "pythons", lambda: ("/not/python", "python2.8"))
-    said = "^connect ssh:one: one has no Python of our version: install it there, as /not/python or"
+    said = "^connect='ssh:one': one has no Python of our version: install it there, as /not/python or"
     with pytest.raises(UsageError, match=said):
         run(tmp_path, pipeline, connect="ssh:one")
     assert not (tmp_path / "out").exists()

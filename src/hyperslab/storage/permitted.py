@@ -32,13 +32,14 @@ def open_folders(top: Path) -> None:
 
 def remove_tree(top: Path) -> None:
     """Remove a folder with all that is in it, as far as this user may; nothing where it is not
-    there.
+    there, or what it is on does not answer.
     """
     shutil.rmtree(top, ignore_errors=True)
-    if top.is_dir() and not top.is_symlink():
-        with suppress(OSError):  # of somebody else: the rest goes
-            open_folders(top)
-        shutil.rmtree(top, ignore_errors=True)
+    if not os.path.isdir(top) or os.path.islink(top):
+        return
+    with suppress(OSError):  # of somebody else: the rest goes
+        open_folders(top)
+    shutil.rmtree(top, ignore_errors=True)
 
 
 def _open(folder: str | os.PathLike[str]) -> None:

@@ -21,7 +21,7 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda _: hyperslab.Options(blocks="3q"), "^blocks='3q': give whole numbers"),
     (lambda _: hyperslab.Options(axes_whole=(0, 1.5)), "^axes_whole: .* not whole numbers"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Options(blocks=3, block_shape=(1, 2)), "^block_shape and blocks are"),
-    (lambda _: hyperslab.Options(engine="dsk"), "^engine dsk: choose one of serial, "),
+    (lambda _: hyperslab.Options(engine="dsk"), "^engine='dsk': choose one of serial, "),
     (lambda _: hyperslab.Options(workers=0), "^workers=0: give 1 or more"),
     (lambda _: hyperslab.Options(task_timeout=-1), "^task_timeout=-1: give a positive"),
     (lambda _: hyperslab.Options(granularity="fine"), "^granularity fine: choose"),  # type: ignore[arg-type]
