@@ -95,7 +95,7 @@ def test_equation_1_is_off_where_the_rates_say_so_too() -> None:
     assert Off(RESULT, near, sure).alike_p() == pytest.approx(0.0, abs=0.01)
     assert (Off(RESULT, near, slow).alike_p() or 0.0) > 0.5
     assert Off(RESULT, near, once).alike_p() is None
-    others = Off(RESULT, many, sure, storage_binds=False)
+    others = Off(RESULT, many, sure, waits_for_storage=False)
     assert far_off([Off(RESULT, few, sure), others]) == (1, 0, 1)
 
 

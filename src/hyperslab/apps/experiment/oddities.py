@@ -1,7 +1,7 @@
 """Oddities: a drift over the order of trials, and trials unlike the others of their cell.
 
-Both are looked for in the logarithms of makespans less the mean of their cell. Trials run in blocks,
-a replicate each, and share what slows a replicate down, so that only replicates are independent: a
+Both are looked for in the logarithms of makespans less the mean of their cell. Trials run in
+blocks, a replicate each, and share what slows a replicate down, so that only replicates are independent: a
 drift is the slope of their means over the order in which they began, tested by Student's t. A trial
 is an outlier by its externally studentized residual among those of its own cell, as cells vary by
 very different shares, at 5 % among all trials (R. D. Cook, S. Weisberg, Residuals and Influence in

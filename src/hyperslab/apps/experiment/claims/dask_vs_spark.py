@@ -194,7 +194,7 @@ def _at_barrier(cell: CellResult, waits: Sequence[Waits]) -> Contrast:
 
 def _variance(evidence: Evidence) -> Judged:
     """Look on how many engines makespans vary more, in proportion to their length. What blocks
-    sleep does not vary, so that with more of them makespans vary less in proportion by construction.
+    sleep does not vary: that makespans vary less with more of them is by construction.
     """
     spreads = evidence.answer.trends.spreads
     count, of = growing(spreads)
@@ -203,9 +203,7 @@ def _variance(evidence: Evidence) -> Judged:
     told = [spread_sentence("blocks", spreads)]
     sleeping = list(unequal_sleep(evidence))
     if sleeping:
-        why = (
-            "What sleeps does not vary: that makespans vary less with more blocks follows from it."
-        )
+        why = "What sleeps does not vary: that makespans vary less with more blocks follows."
         told += [*sleeping, why]
     if is_shown(count, of):
         return Judged("reproduced", told)

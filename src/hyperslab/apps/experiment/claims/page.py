@@ -42,17 +42,17 @@ Advice = Callable[[Sequence[tuple[Claim, Judged]]], Sequence[str]]
 "What tells whoever owns a cluster what follows from the claims."
 HOW_JUDGED = (
     "Numbers that are published or recomputed from the authors' records are of other machines and"
-    " sizes. A claim is reproduced or refuted where all comparisons tell, allowing for their number"
-    " (Holm 1979), in part where those that tell are all as it states and others are open, refuted"
-    " in part where those that tell are all otherwise, mixed where some are as it states and some"
-    " otherwise, open where none tells. It is by construction where what tells it follows from how"
-    " trials were made, whichever way it points: an emulated tier is as slow as it was asked to be,"
-    " and tasks that sleep take as long on every engine. Settings take as long as each other within a margin, and a"
-    " difference refutes that where it is beyond; one is faster or slower where the difference is"
-    " beyond the margin, and a smaller one refutes that. What is no comparison of times, such as"
-    " slopes, shares and seconds of waiting, has no margin: any difference counts that is more than"
-    " chance, however small. Each claim is judged for itself: of twenty, one may come out so by"
-    " chance."
+    " sizes. A claim is reproduced or refuted where all comparisons tell, allowing for their"
+    " number (Holm 1979), in part where those that tell are all as it states and others are open,"
+    " refuted in part where those that tell are all otherwise, mixed where some are as it states"
+    " and some otherwise, open where none tells. It is by construction where what tells it follows"
+    " from how trials were made, whichever way it points: an emulated tier is as slow as it was"
+    " asked to be, and tasks that sleep take as long on every engine. Settings take as long as"
+    " each other within a margin, and a difference refutes that where it is beyond; one is faster"
+    " or slower where the difference is beyond the margin, and a smaller one refutes that. What is"
+    " no comparison of times, such as slopes, shares and seconds of waiting, has no margin: any"
+    " difference counts that is more than chance, however small. Each claim is judged for itself:"
+    " of twenty, one may come out so by chance."
 )
 "How claims are judged, on every page."
 BY_A_TEST = (
@@ -324,8 +324,8 @@ def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) 
 
 
 def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -> Sheet:
-    """Every claim in a row, with the emulated tiers that it is about, and what its scale leaves out;
-    columns that say nothing are left out.
+    """Every claim in a row, with the emulated tiers that it is about, and what its scale leaves
+    out; columns that say nothing are left out.
     """
     by_spec = {one.name: one for one in findings}
     left_out = {one.name: _left_out(one) for one in findings}
