@@ -49,7 +49,7 @@ def test_emulated_tiers_are_as_they_were_asked_to_be(tmp_path: Path) -> None:
     found = outcomes_of(asked, record_of(asked, slow, {}, {}))
     assert outcome(found, "Memory is faster") == "by construction"
     found = outcomes_of(asked, record_of(asked, {}, {}, {}))
-    assert outcome(found, "Memory is faster") == "refuted"
+    assert outcome(found, "Memory is faster") == "by construction", "whichever way it points"
 
 
 def test_time_off_the_processor_may_be_less_than_nothing(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def _write_back(
 
 
 def test_the_moment_of_the_paper_has_to_be_recorded(tmp_path: Path) -> None:
-    found = _write_back(tmp_path, {MEASURE: 1.0}, {MEASURE: 1.0})
+    found = _write_back(tmp_path, {MEASURE: 1.8}, {MEASURE: 1.8})
     assert {one.outcome for one in found} == {"open"}
     assert all(ONE_MOMENT in one.evidence for one in found)
 

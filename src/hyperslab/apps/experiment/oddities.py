@@ -1,12 +1,12 @@
 """Oddities: a drift over the order of trials, and trials unlike the others of their cell.
 
 Both are looked for in the logarithms of makespans less the mean of their cell. Trials run in
-blocks, a replicate each, and share what slows a replicate down, so that only replicates are independent: a
-drift is the slope of their means over the order in which they began, tested by Student's t. A trial
-is an outlier by its externally studentized residual among those of its own cell, as cells vary by
-very different shares, at 5 % among all trials (R. D. Cook, S. Weisberg, Residuals and Influence in
-Regression, 1982, section 2.2.2). Of fewer than five replicates nothing is said. Nothing is left out
-for it: what machines do now and then belongs to what they do.
+blocks, a replicate each, and share what slows a replicate down, so that only replicates are
+independent: a drift is the slope of their means over the order in which they began, tested by
+Student's t. A trial is an outlier by its externally studentized residual among those of its own
+cell, as cells vary by very different shares, at 5 % among all trials (R. D. Cook, S. Weisberg,
+Residuals and Influence in Regression, 1982, section 2.2.2). Of fewer than five replicates nothing
+is said. Nothing is left out for it: what machines do now and then belongs to what they do.
 """
 
 from __future__ import annotations

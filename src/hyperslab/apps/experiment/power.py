@@ -1,10 +1,10 @@
 """Power: how often a design tells what is there, by noncentral distributions.
 
 The mean of n paired differences over its error has the noncentral t distribution with n - 1
-degrees of freedom, which is that of (Z + shift) / U for a normal Z and U = sqrt(chi2 / freedom). So
-given U, the probability that a test rejects is one of the normal distribution, and the power is its
-mean over U, by Simpson's rule (D. B. Owen, A special case of a bivariate non-central t-distribution,
-Biometrika 52, 1965, has the same integrals).
+degrees of freedom, which is that of (Z + shift) / U for a normal Z and U = sqrt(chi2 / freedom).
+So given U, the probability that a test rejects is one of the normal distribution, and the power is
+its mean over U, by Simpson's rule (D. B. Owen, A special case of a bivariate non-central
+t-distribution, Biometrika 52, 1965, has the same integrals).
 """
 
 from __future__ import annotations
