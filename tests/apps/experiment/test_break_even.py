@@ -79,10 +79,12 @@ def test_break_even_is_decided_and_rests_on_what_it_says(tmp_path: Path) -> None
     answer = _answer(tmp_path)
     (told,) = [text for text in answer.decision if "length of tasks" in text]
     assert told.startswith("engine, by the length of tasks: of 16 tasks on 2 slots serial takes")
-    assert "within 10 % of it are threads at any length (of many more of them from 10 ms" in told
-    assert "10 ms on, beside serial)" in told
+    assert "within 10 % of it are threads at any length and processes once" in told
     assert re.search(r"processes once tasks take longer than 3\.\d+ s \(\d\.\d+ s to 3", told)
-    assert " (of many more of them from 990 ms on, beside serial)." in told
+    assert told.endswith(
+        "; with many more tasks, beside serial, threads once they take longer than 10 ms and"
+        " processes once they take longer than 990 ms."
+    )
     (found,) = [text for text in answer.evidence if text.startswith("Beside what tasks do, proc")]
     assert "takes 3.2 s (2.95 to 3.45) for a run and 110 ms (110 to 110) of a slot" in found
     assert "least squares over 4, 16 and 64 files, 3 replicates" in found
@@ -113,7 +115,8 @@ def test_what_replicates_disagree_on_is_told_with_its_bounds(tmp_path: Path) -> 
     (told,) = decision([varied(0.0, 0.0), varied(0.4, 0.005)], 0.1)
     assert "0 is within 10 % of it" not in told
     assert "at the latest once tasks take longer than 1" in told
-    assert ", and whether before is open (of many more of them it is open, beside" in told
+    assert ", and whether before is open; with many more tasks, beside 0, " in told
+    assert told.endswith("from a length on that is open.")
 
 
 def test_how_far_lines_are_off_widens_the_bounds(tmp_path: Path) -> None:

@@ -212,7 +212,8 @@ def decision(costs: Sequence[Cost], margin: float) -> Iterator[str]:
     slots = show_count(round(first.usual.slots), "slot")
     yield (
         f"{BY_LENGTH}: of {tasks} on {slots} {fastest} takes least, and within"
-        f" {show_share(margin)} of it {_is(found)} {show_list([_from(one) for one in found])}."
+        f" {show_share(margin)} of it {_is(found)}"
+        f" {show_list([f'{one.engine} {_length(one.task_s)}' for one in found])}{_many(found)}."
     )
 
 
@@ -222,16 +223,25 @@ def _is(found: Sequence[BreakEven]) -> str:
     return "are"
 
 
-def _from(one: BreakEven) -> str:
-    told = f"{one.engine} {_length(one.task_s)}"
-    if not one.cheapest or one.many_s.low is None or one.many_s.high is None:
-        return told
-    if one.many_s.high <= 0:
-        return told
-    if one.many_s.low <= 0:
-        return f"{told} (of many more of them it is open, beside {one.cheapest})"
-    length = show_seconds(one.many_s.mean)
-    return f"{told} (of many more of them from {length} on, beside {one.cheapest})"
+def _many(found: Sequence[BreakEven]) -> str:
+    """The same of runs with many more tasks, of engines that are not alike there at any length."""
+    known = [one for one in found if one.cheapest and one.many_s.low is not None]
+    lengths = [
+        f"{one.engine} once they take longer than {show_seconds(one.many_s.mean)}"
+        for one in known
+        if (one.many_s.low or 0.0) > 0
+    ]
+    unsure = [one.engine for one in known if _is_open(one.many_s)]
+    if unsure:
+        lengths.append(f"{show_list(unsure)} from a length on that is open")
+    if not lengths:
+        return ""
+    return f"; with many more tasks, beside {known[0].cheapest}, {show_list(lengths)}"
+
+
+def _is_open(interval: Interval) -> bool:
+    """Whether it is not known on which side of 0 a length lies."""
+    return (interval.low or 0.0) <= 0 < (interval.high or 0.0)
 
 
 def _length(task_s: Interval) -> str:

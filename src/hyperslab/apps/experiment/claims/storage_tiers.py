@@ -73,8 +73,8 @@ def _more_processes(evidence: Evidence) -> Judged:
         for tier in evidence.levels("tier")
         for one in evidence.beside("workers", "1x", "0.25x", WITHOUT_START, tier=tier)
     ]
-    numbers = dict.fromkeys((one.reference.workers, one.cell.workers) for one in found)
-    told = [f"Here that is from {few} to {many} processes." for few, many in numbers]
+    ends = [(one.reference.shown("workers"), one.cell.shown("workers")) for one in found]
+    told = [f"Here that is from {few} to {many}." for few, many in dict.fromkeys(ends)]
     return expecting({"faster"}, found).beside(told)
 
 
