@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from hyperslab.apps.experiment import certainty
 from hyperslab.apps.experiment.answer import answer_of
@@ -69,6 +70,14 @@ def test_a_trial_unlike_the_others_is_told(tmp_path: Path) -> None:
     assert "none is left out for it" in told
 
 
+def _times_replicate(shared: Sequence[float]) -> Callable[[Attempt], float]:
+    return lambda one: shared[one.replicate]
+
+
+def _times_wide_cell(wide: Mapping[int, float]) -> Callable[[Attempt], float]:
+    return lambda one: wide[one.number] if _level(one) == 2 else 1.0
+
+
 def test_replicates_that_share_what_slows_them_down_drift_as_seldom_as_is_said(
     tmp_path: Path,
 ) -> None:
@@ -77,7 +86,7 @@ def test_replicates_that_share_what_slows_them_down_drift_as_seldom_as_is_said(
     for seed in range(200):
         chance = random.Random(f"replicates {seed}")
         shared = [math.exp(chance.gauss(0.0, 0.05)) for _ in range(7)]
-        said = _said(tmp_path, lambda one, shared=shared: shared[one.replicate], seed)
+        said = _said(tmp_path, _times_replicate(shared), seed)
         drifts += any(text.startswith("Makespans drift") for text in said)
     assert 2 <= drifts <= 20
 
@@ -90,9 +99,7 @@ def test_cells_that_vary_more_than_others_have_outliers_as_seldom_as_is_said(
     for seed in range(200):
         chance = random.Random(f"cells {seed}")
         wide = {n: math.exp(chance.gauss(0.0, 30 * SPREAD)) for n in range(1, 19)}
-        said = _said(
-            tmp_path, lambda one, wide=wide: wide[one.number] if _level(one) == 2 else 1.0, seed
-        )
+        said = _said(tmp_path, _times_wide_cell(wide), seed)
         outliers += any("much longer" in text for text in said)
     assert 2 <= outliers <= 20
 
@@ -103,9 +110,16 @@ def test_of_few_replicates_nothing_is_odd(tmp_path: Path) -> None:
     assert list(sentences(results_of(asked.cells, record))) == []
 
 
-def test_emulated_tiers_are_told_before_oddities(tmp_path: Path) -> None:
-    order = inspect.getsource(certainty.doubts)
-    assert order.index("_emulated(") < order.index("oddities.sentences(")
+def test_emulated_tiers_are_told_before_oddities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal shows the first three doubts."""
+    asked = experiment(tmp_path, SIX)
+    monkeypatch.setattr(certainty, "_emulated", lambda *_: ["Emulated: disk."])
+    record = _record([_vary(one, random.Random(1), 1.06**one.replicate) for one in _made(asked)])
+    doubts = answer_of(asked, record).doubts
+    (drift,) = [text for text in doubts if text.startswith("Makespans drift")]
+    assert doubts.index("Emulated: disk.") < doubts.index(drift)
 
 
 def _level(one: Attempt) -> float:
