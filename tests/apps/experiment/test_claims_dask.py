@@ -249,3 +249,16 @@ def test_advice_on_engines_has_its_condition(tmp_path: Path) -> None:
     (told,) = advice([(claim, Judged("by construction", ["Asleep.", "6 of 6.", lengths]))])
     assert told.startswith("Where tasks are so long that engines are alike")
     assert told.endswith(f"Asleep. {lengths} 6 of 6.")
+
+
+def test_advice_goes_the_way_that_evidence_points() -> None:
+    """Also where both ways are by construction."""
+    claim = next(one for one in PAPERS[DASK].claims if one.text == ALIKE)
+    signs: tuple[bool | None, ...]
+    for signs, words in (
+        ((True, None), "Where tasks are so long"),
+        ((False, False), "Choose the engine by such a measurement"),
+        ((True, False), "Try your own pipeline on both"),
+    ):
+        (told,) = advice([(claim, Judged("by construction", ["Asleep."], signs))])
+        assert told.startswith(words)
