@@ -5,7 +5,7 @@ over.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -251,14 +251,13 @@ def test_advice_on_engines_has_its_condition(tmp_path: Path) -> None:
     assert told.endswith(f"Asleep. {lengths} 6 of 6.")
 
 
-def test_advice_goes_the_way_that_evidence_points() -> None:
-    """Also where both ways are by construction."""
+def test_nothing_follows_of_what_is_otherwise_by_construction() -> None:
+    """Such as that fewer blocks, which sleep for less, are faster."""
     claim = next(one for one in PAPERS[DASK].claims if one.text == ALIKE)
-    signs: tuple[bool | None, ...]
-    for signs, words in (
-        ((True, None), "Where tasks are so long"),
-        ((False, False), "Choose the engine by such a measurement"),
-        ((True, False), "Try your own pipeline on both"),
-    ):
-        (told,) = advice([(claim, Judged("by construction", ["Asleep."], signs))])
-        assert told.startswith(words)
+
+    def advised(signs: Sequence[bool | None]) -> list[str]:
+        return advice([(claim, Judged("by construction", ["Asleep."], signs))])
+
+    assert len(advised((True, None))) == 1
+    assert advised((False, False)) == []
+    assert advised((True, False)) == []

@@ -383,17 +383,13 @@ def advised(
     by_text = {claim.text: one for claim, one in found}
     for text, told in sentences.items():
         one = by_text.get(text)
-        if one is not None and (pointed := _pointing(one)) in told:
-            yield " ".join([told[pointed], *_most_telling(one.evidence)])
+        if one is not None and one.outcome in told and not _is_otherwise_by_construction(one):
+            yield " ".join([told[one.outcome], *_most_telling(one.evidence)])
 
 
-def _pointing(one: Judged) -> Outcome:
-    """What an advice goes by: of what is by construction, and otherwise than stated, which way it
-    points.
-    """
-    if one.outcome != "by construction" or False not in one.signs:
-        return one.outcome
-    return outcome_of(one.signs)
+def _is_otherwise_by_construction(one: Judged) -> bool:
+    """Whether trials were made so that it came out otherwise than stated: nothing follows of it."""
+    return one.outcome == "by construction" and False in one.signs
 
 
 def _most_telling(evidence: Sequence[str]) -> list[str]:
