@@ -10,6 +10,7 @@ import pytest
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
 from hyperslab.apps.experiment.break_even import Cost, Parts, break_evens, costs_of, decision
+from hyperslab.apps.experiment.intervals import Interval
 from hyperslab.apps.experiment.record import Record
 from tests.apps.experiment.specs import TEXT, attempt, experiment
 
@@ -78,9 +79,12 @@ def test_break_even_is_decided_and_rests_on_what_it_says(tmp_path: Path) -> None
     answer = _answer(tmp_path)
     (told,) = [text for text in answer.decision if "length of tasks" in text]
     assert told.startswith("engine, by the length of tasks: of 16 tasks on 2 slots serial takes")
-    assert "within 10 % of it are threads at any length, 10 ms where there are many more" in told
+    assert "within 10 % of it are threads at any length and processes once" in told
     assert re.search(r"processes once tasks take longer than 3\.\d+ s \(\d\.\d+ s to 3", told)
-    assert ", 990 ms where there are many more of them." in told
+    assert told.endswith(
+        "; with many more tasks, beside serial, threads once they take longer than 10 ms and"
+        " processes once they take longer than 990 ms."
+    )
     (found,) = [text for text in answer.evidence if text.startswith("Beside what tasks do, proc")]
     assert "takes 3.2 s (2.95 to 3.45) for a run and 110 ms (110 to 110) of a slot" in found
     assert "least squares over 4, 16 and 64 files, 3 replicates" in found
@@ -110,5 +114,42 @@ def test_what_replicates_disagree_on_is_told_with_its_bounds(tmp_path: Path) -> 
 
     (told,) = decision([varied(0.0, 0.0), varied(0.4, 0.005)], 0.1)
     assert "0 is within 10 % of it" not in told
-    assert "at the latest once tasks take longer than 1.2" in told
-    assert "many more" not in told
+    assert "at the latest once tasks take longer than 1" in told
+    assert ", and whether before is open; with many more tasks, beside 0, " in told
+    assert told.endswith("from a length on that is open.")
+
+
+def test_how_far_lines_are_off_widens_the_bounds(tmp_path: Path) -> None:
+    """By e M s / (N m) of both engines: 1 % of 2 s with 8 tasks in each slot are 25 ms at 10 %."""
+
+    def lengths(off: float) -> Interval:
+        usual = Parts(makespan_s=2.0, slots=2, tasks=16, busy_s=2.0)
+        costs = [
+            Cost(
+                name,
+                [4, 16, 64],
+                {(n, 0): fixed_s + 0.01 * n for n in (1, 2, 3)},
+                {(n, 0): 0.01 for n in (1, 2, 3)},
+                off,
+                usual,
+            )
+            for name, fixed_s in (("first", 1.0), ("second", 2.0))
+        ]
+        _, (found,) = break_evens(costs, 0.1)
+        return found.task_s
+
+    sure, unsure = lengths(0.0), lengths(0.01)
+    assert sure.low is not None
+    assert unsure.low is not None
+    assert unsure.mean == sure.mean
+    assert sure.low - unsure.low == pytest.approx(0.025 * 2.1)
+
+
+def test_a_length_of_one_replicate_is_open() -> None:
+    usual = Parts(makespan_s=2.0, slots=2, tasks=16, busy_s=2.0)
+    costs = [
+        Cost(name, [4, 16, 64], {(1, 0): 1.0}, {(1, 0): cost_s}, 0.0, usual)
+        for name, cost_s in (("first", 0.01), ("second", 0.011))
+    ]
+    (told,) = decision(costs, 0.1)
+    assert "second from a length on that is open, by one replicate" in told

@@ -5,13 +5,15 @@ over.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
+from hyperslab.apps.experiment.break_even import BY_LENGTH
 from hyperslab.apps.experiment.claims.claim import Judged
+from hyperslab.apps.experiment.claims.dask_vs_spark import ALIKE, advice
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
 from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.record import Attempt, Record
@@ -52,7 +54,7 @@ def _varying(power: float) -> Callable[[Attempt], Attempt]:
     return change
 
 
-@pytest.mark.parametrize(("power", "outcome"), [(0.2, "reproduced"), (-0.5, "refuted in part")])
+@pytest.mark.parametrize(("power", "outcome"), [(0.2, "reproduced"), (-0.5, "by construction")])
 def test_makespans_that_vary_more_with_more_blocks(
     power: float, outcome: str, tmp_path: Path
 ) -> None:
@@ -61,7 +63,9 @@ def test_makespans_that_vary_more_with_more_blocks(
     assert found.outcome == outcome
     assert "In proportion to their length, makespans vary more" in found.evidence[0]
     assert "Every block sleeps for" in found.evidence[1]
-    assert "vary less by it" in found.evidence[2]
+    assert "that makespans vary less with more blocks follows" in found.evidence[2]
+    assert ("so few by chance: 0.031" in found.evidence[0]) == (outcome == "by construction")
+    assert ("so many by chance: 0.031" in found.evidence[0]) == (outcome == "reproduced")
 
 
 def test_what_a_worker_costs_is_one_number_in_the_answer_and_in_the_verdict(
@@ -170,7 +174,9 @@ def test_spark_beside_dask_over_all_numbers_of_workers(tmp_path: Path) -> None:
     found = _with_numbers(asked, numbers)
     longer = found["Spark takes slightly longer than Dask, in the mean over numbers of workers."]
     assert longer.outcome == "reproduced"
-    assert "Spark takes 1.06 x" in longer.evidence[0]
+    assert "Spark takes 1.06 x" in longer.evidence[1]
+    assert ": longer, over 6 replicates" in longer.evidence[1]
+    assert ": by less than 10 %, over 6 replicates" in longer.evidence[2]
     start = found["Spark takes longer to start than Dask."]
     assert start.outcome == "reproduced"
     assert len(start.evidence) == 4, "a count, and each interface of Dask"
@@ -196,5 +202,62 @@ def test_what_sleeping_decides_is_by_construction(
         (told,) = [one for text, one in found.items() if word in text and "saturated" not in text]
         assert told.outcome == expected, word
     engines = found["Dask's interfaces and Spark take as long as each other."]
-    assert engines.outcome == "reproduced"
+    assert engines.outcome == ("by construction" if is_asleep else "reproduced")
     assert engines.evidence[0].startswith("Tasks sleep for 80 % of their time") == is_asleep
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
+def test_engines_that_sleep_are_alike_or_not_by_construction(ratio: float, tmp_path: Path) -> None:
+    """Whichever way it points, and not at all in short runs."""
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def said(compute_s: float) -> Judged:
+        def numbers(one: Attempt) -> dict[str, float]:
+            run_s = (ratio if one.levels["engine"] == "spark" else 1.0) * _drift(one)
+            around = {"compute_s": compute_s, "overhead_s": 1.0}
+            return {**around, "busy_s": 2.0, WITHOUT_START: run_s}
+
+        return _with_numbers(asked, numbers)[ALIKE]
+
+    assert said(30.0).outcome == "by construction"
+    short = said(3.0)
+    assert short.outcome == "not tested"
+    assert not short.signs
+    counted = [text for text in short.evidence if " comparisons told: " in text]
+    assert counted[0].startswith("Counts for nothing: ")
+
+
+def test_slightly_is_within_the_margin(tmp_path: Path) -> None:
+    """Half as long again is longer, and not slightly so; with the start it is told, too."""
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        run_s = (1.5 if one.levels["engine"] == "spark" else 1.0) * (1 + 0.001 * (one.number % 5))
+        return {WITHOUT_START: run_s, "makespan_s": run_s + 1.0}
+
+    found = _with_numbers(asked, numbers)
+    told = found["Spark takes slightly longer than Dask, in the mean over numbers of workers."]
+    assert told.outcome == "mixed"
+    assert told.evidence[-1].startswith("With the start of engines, which does not count here, it")
+    assert "takes 1.25 x (" in told.evidence[-1]
+
+
+def test_advice_on_engines_has_its_condition(tmp_path: Path) -> None:
+    """It says from which length of tasks on engines are alike, and never that none decides."""
+    lengths = f"{BY_LENGTH}: of 16 tasks on 2 slots processes takes least, and within 10 % of it"
+    claim = next(one for one in PAPERS[DASK].claims if one.text == ALIKE)
+    (told,) = advice([(claim, Judged("by construction", ["Asleep.", "6 of 6.", lengths]))])
+    assert told.startswith("Where tasks are so long that engines are alike")
+    assert told.endswith(f"Asleep. {lengths} 6 of 6.")
+
+
+def test_nothing_follows_of_what_is_otherwise_by_construction() -> None:
+    """Such as that fewer blocks, which sleep for less, are faster."""
+    claim = next(one for one in PAPERS[DASK].claims if one.text == ALIKE)
+
+    def advised(signs: Sequence[bool | None]) -> list[str]:
+        return advice([(claim, Judged("by construction", ["Asleep."], signs))])
+
+    assert len(advised((True, None))) == 1
+    assert advised((False, False)) == []
+    assert advised((True, False)) == []

@@ -104,7 +104,7 @@ def test_overhead_that_transfer_makes_up_for(tmp_path: Path) -> None:
 
     asked = Experiment.of(find(READS).load("quick"), tmp_path)
     assert said({"overhead_s": 3.0, "read_s": 1.0}) == "by construction"
-    assert said({"overhead_s": 3.0, "read_s": 3.0}) == "refuted"
+    assert said({"overhead_s": 3.0, "read_s": 3.0}) == "by construction", "either way"
     assert said({"overhead_s": 2.0, "read_s": 2.0}) == "open", "nothing to make up for"
 
 
@@ -156,7 +156,7 @@ def test_bytes_take_as_long_as_the_bandwidth_says(tmp_path: Path) -> None:
         return outcome(outcomes_of(asked, saturating(asked, record, rate=BUSY)), law)
 
     assert said((0.99, 1.0, 1.01)) == "by construction"
-    assert said((1.98, 2.0, 2.02)) == "refuted"
+    assert said((1.98, 2.0, 2.02)) == "by construction", "whichever way it points"
     unknown = outcomes_of(asked, record_of(asked, {}, {}, {}))
     assert outcome(unknown, law) == "not tested"
 

@@ -110,7 +110,7 @@ def test_the_table_counts_what_came_out_as_stated(tmp_path: Path) -> None:
     head = "| the paper states | here | as stated / otherwise / open |"
     assert head.rsplit(" | ", maxsplit=1)[-1].removesuffix(" |") == COUNTS
     assert head in page
-    assert "| Dask's interfaces and Spark take as long as each other. | mixed | 1 / 1 / 1 |" in page
+    assert "| Dask's interfaces and Spark take as long as each other. | mixed | 3 / 2 / 1 |" in page
 
 
 def test_an_experiment_of_an_earlier_spec_is_judged_by_that(

@@ -14,6 +14,7 @@ from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 CROSSED = TEXT.replace("[vary]\niterations = [2]\n", "[grid]\niterations = [2]\n[vary]\n")
 ALONE = TEXT.replace("[vary]\niterations = [2]\ndelay = [0.01]\n", "")
+VARIED = "delay = 0.5\nfiles = 16\n\n[vary]\nfiles = [4]"
 BOTH = "iterations 2, delay 0.01"
 ENGINES = TEXT.replace("iterations = [2]\ndelay = [0.01]", 'engine = ["threads", "processes"]')
 THREADS, PROCESSES = "engine threads", "engine processes"
@@ -31,12 +32,12 @@ def test_a_decision_says_where_it_holds_and_where_it_does_not(tmp_path: Path) ->
         "delay, at iterations 1: 0.01 and 0 are equivalent (within 10 %).",
         (
             "delay, at other values: 0.01 is slower than 0 at iterations 2 (2.00 x (1.95 to 2.05));"
-            " of 1 comparison 0 as here, 0 open."
+            " of 1 comparison 0 as here, 1 otherwise, 0 open."
         ),
         "iterations, at delay 0: 2 and 1 are equivalent (within 10 %).",
         (
             "iterations, at other values: 2 is slower than 1 at delay 0.01 (2.00 x (1.95 to 2.05));"
-            " of 1 comparison 0 as here, 0 open."
+            " of 1 comparison 0 as here, 1 otherwise, 0 open."
         ),
     ]
 
@@ -49,6 +50,33 @@ def test_what_is_alike_everywhere_is_said_in_numbers(tmp_path: Path) -> None:
     noise = (0.3, 1.0, 4.0)
     nowhere = _decided(tmp_path, {"delay 0.01": noise, "iterations 2": noise})
     assert "delay, at other values: of 1 comparison 0 told, 1 open, as it is here." in nowhere
+
+
+def test_each_of_several_levels_is_equivalent_to_the_baselines(tmp_path: Path) -> None:
+    (told, *_) = _decided(tmp_path, {}, ENGINES)
+    assert "; threads and processes are each equivalent to serial (within 10 %)." in told
+
+
+SLEEPING = TEXT.replace("delay = 0\n\n[vary]\niterations = [2]\ndelay = [0.01]", VARIED)
+
+
+def test_fewer_blocks_that_sleep_are_less_work(tmp_path: Path) -> None:
+    """And where tasks do little but sleep, the decision begins with that."""
+    found = _decided(tmp_path, {"files 4": FAST}, SLEEPING)
+    (told,) = [text for text in found if text.startswith("files")]
+    assert "4 is faster than 16" in told
+    assert "choose" not in told
+    awake = _decided(tmp_path / "awake", {"files 4": FAST}, SLEEPING.replace("= 0.5", "= 0"))
+    assert any("choose 4" in text for text in awake)
+    assert not found[0].startswith("Tasks sleep"), "for how long they are busy nobody knows"
+    asked = experiment(tmp_path / "busy", SLEEPING)
+    attempts = [
+        dataclasses.replace(one, numbers={**one.numbers, "busy_s": 10.0})
+        for one in record_of(asked, {}, {}).attempts
+    ]
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    head, *_ = answer_of(asked, record).decision
+    assert head.startswith("Tasks sleep for 80 % of their time")
 
 
 def test_a_spec_that_varies_nothing_says_so(tmp_path: Path) -> None:
@@ -73,7 +101,7 @@ NOISE, LATE = (0.7, 1.0, 1.5), (1.05, 1.15, 1.22)
         (FAST, SLOW, "choose threads; threads is faster than serial (1.00 s): 0.50 x (0.488 to"),
         (FAST, (0.4, 0.4, 0.4), "choose processes, the fastest by its mean; threads and processes"),
         (SLOW, ALIKE, "choose serial or processes; processes and serial are equivalent"),
-        (ALIKE, ALIKE, "choose serial, threads or processes; threads and processes and serial"),
+        (ALIKE, ALIKE, "choose serial, threads or processes; threads and processes are each"),
         (SLOW, LATE, "choose serial, as far as is told; threads is slower than serial (1.00 s)"),
         (
             SLOW,

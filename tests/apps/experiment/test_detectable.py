@@ -22,7 +22,7 @@ from hyperslab.apps.experiment.significance import (
 from hyperslab.cli.trials import plan_lines, planned
 from tests.apps.experiment.specs import TEXT, experiment
 
-DRAWN = 2000
+DRAWN = 8000
 SPREAD, MARGIN = 0.05, 0.1
 Test = Callable[[list[float]], float | None]
 
@@ -43,18 +43,20 @@ def _told(difference: float, spread: float, pairs: int, tests: int, test: Test) 
     return count / DRAWN
 
 
-@pytest.mark.parametrize(("pairs", "tests"), [(3, 2), (6, 7), (12, 1)])
+@pytest.mark.parametrize(("pairs", "tests"), [(3, 1), (3, 9), (6, 7), (12, 1)])
 def test_what_is_said_to_be_told_is_told_in_four_of_five_experiments(
     pairs: int, tests: int
 ) -> None:
     ratio = told_from(SPREAD, pairs, tests)
-    assert _told(math.log(ratio), SPREAD, pairs, tests, differs_p) == pytest.approx(POWER, abs=0.08)
+    assert _told(math.log(ratio), SPREAD, pairs, tests, differs_p) == pytest.approx(
+        POWER, abs=0.015
+    )
     spread = alike_up_to(MARGIN, pairs, tests)
 
     def alike(ratios: list[float]) -> float | None:
         return equivalent_p(ratios, math.log(1 + MARGIN))
 
-    assert _told(0.0, spread, pairs, tests, alike) == pytest.approx(POWER, abs=0.08)
+    assert _told(0.0, spread, pairs, tests, alike) == pytest.approx(POWER, abs=0.015)
 
 
 def test_a_plan_says_what_it_can_tell(tmp_path: Path) -> None:
@@ -63,7 +65,7 @@ def test_a_plan_says_what_it_can_tell(tmp_path: Path) -> None:
     assert plan.compared == 2
     assert plan.told_from == told_from(SPREAD, 3, 2)
     told = "\n".join(plan_lines(asked, plan))
-    assert "tells      differences from 34 % on, where makespans vary by 5.0 %" in told
+    assert "tells      differences from 38 % on, where makespans vary by 5.0 %" in told
     assert "between replicates (2 comparisons with the baseline)" in told
     assert "equivalence within 10 %, where they vary by 1.9 % or less" in told
     once = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 1"))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
+from hyperslab.apps.experiment import certainty
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.comparison import results_of
 from hyperslab.apps.experiment.oddities import sentences
 from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.runner import Experiment
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 SIX = TEXT.replace("replicates = 3", "replicates = 6")
@@ -22,45 +26,100 @@ def _said(root: Path, factor: Callable[[Attempt], float], seed: int = 1) -> list
     """What is said of makespans that vary by some, each times a factor."""
     asked = experiment(root, SIX)
     chance = random.Random(seed)
-
-    def vary(one: Attempt) -> Attempt:
-        seconds = math.exp(chance.gauss(0.0, SPREAD)) * factor(one)
-        return dataclasses.replace(one, numbers={**one.numbers, "makespan_s": seconds})
-
-    attempts = [vary(one) for one in record_of(asked, {}, {}).attempts]
-    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    record = _record([_vary(one, chance, factor(one)) for one in _made(asked)])
     found = list(sentences(results_of(asked.cells, record)))
     if found:
         assert [text for text in answer_of(asked, record).doubts if text in found] == found
     return found
 
 
+def _made(asked: Experiment) -> Sequence[Attempt]:
+    return record_of(asked, {}, {}).attempts
+
+
+def _vary(one: Attempt, chance: random.Random, factor: float) -> Attempt:
+    seconds = math.exp(chance.gauss(0.0, SPREAD)) * factor
+    return dataclasses.replace(one, numbers={**one.numbers, "makespan_s": seconds})
+
+
+def _record(attempts: Sequence[Attempt]) -> Record:
+    return Record([], attempts, 0, {one.number: [one] for one in attempts})
+
+
 def test_a_drift_is_told_with_its_size(tmp_path: Path) -> None:
-    """Of 2 % from trial to trial, of 18."""
-    (told,) = _said(tmp_path, lambda one: 1.02**one.number)
-    assert told.startswith("Makespans drift: from the first trial to the last they get 4")
+    """Of 6 % from replicate to replicate, of 6."""
+    (told,) = _said(tmp_path, lambda one: 1.06**one.replicate)
+    assert told.startswith("Makespans drift: from the first replicate to the last they get 3")
     assert "% longer (by chance: " in told
-    (told,) = _said(tmp_path, lambda one: 0.98**one.number)
+    (told,) = _said(tmp_path, lambda one: 0.94**one.replicate)
+    assert "shorter" in told
+
+
+def test_a_drift_follows_the_order_in_which_replicates_began(tmp_path: Path) -> None:
+    asked = experiment(tmp_path, SIX)
+    made = [_vary(one, random.Random(one.number), 1.06**one.replicate) for one in _made(asked)]
+    turned = [dataclasses.replace(one, began_s=-float(one.replicate)) for one in made]
+    (told,) = sentences(results_of(asked.cells, _record(turned)))
     assert "shorter" in told
 
 
 def test_a_trial_unlike_the_others_is_told(tmp_path: Path) -> None:
-    (told,) = _said(tmp_path, lambda one: 1.5 if one.number == 9 else 1.0)
+    (told,) = _said(tmp_path, lambda one: 1.8 if one.number == 9 else 1.0)
     assert told.startswith("1 trial took much longer or shorter than the others of the same cell")
     assert "such as trial 9 (" in told
     assert "none is left out for it" in told
 
 
-def test_trials_that_vary_by_chance_alone_are_called_odd_as_seldom_as_is_said(
+def _times_replicate(shared: Sequence[float]) -> Callable[[Attempt], float]:
+    return lambda one: shared[one.replicate]
+
+
+def _times_wide_cell(wide: Mapping[int, float]) -> Callable[[Attempt], float]:
+    return lambda one: wide[one.number] if _level(one) == 2 else 1.0
+
+
+def test_replicates_that_share_what_slows_them_down_drift_as_seldom_as_is_said(
     tmp_path: Path,
 ) -> None:
-    """Each of both in one of twenty records; levels of other cells are no oddity."""
-    records = 200
-    told = [_said(tmp_path, _level, seed) for seed in range(records)]
-    drifts = sum(text.startswith("Makespans drift") for said in told for text in said)
-    outliers = sum("much longer" in text for said in told for text in said)
-    assert 2 <= drifts <= 22
-    assert 2 <= outliers <= 22
+    """In one of twenty records; all trials of a replicate are up to some percents off together."""
+    drifts = 0
+    for seed in range(200):
+        chance = random.Random(f"replicates {seed}")
+        shared = [math.exp(chance.gauss(0.0, 0.05)) for _ in range(7)]
+        said = _said(tmp_path, _times_replicate(shared), seed)
+        drifts += any(text.startswith("Makespans drift") for text in said)
+    assert 2 <= drifts <= 20
+
+
+def test_cells_that_vary_more_than_others_have_outliers_as_seldom_as_is_said(
+    tmp_path: Path,
+) -> None:
+    """A cell varies thirty times as much as others."""
+    outliers = 0
+    for seed in range(200):
+        chance = random.Random(f"cells {seed}")
+        wide = {n: math.exp(chance.gauss(0.0, 30 * SPREAD)) for n in range(1, 19)}
+        said = _said(tmp_path, _times_wide_cell(wide), seed)
+        outliers += any("much longer" in text for text in said)
+    assert 2 <= outliers <= 20
+
+
+def test_of_few_replicates_nothing_is_odd(tmp_path: Path) -> None:
+    asked = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 4"))
+    record = record_of(asked, {"iterations 2": (1.0, 1.01, 1.02, 9.0)}, {})
+    assert list(sentences(results_of(asked.cells, record))) == []
+
+
+def test_emulated_tiers_are_told_before_oddities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal shows the first three doubts."""
+    asked = experiment(tmp_path, SIX)
+    monkeypatch.setattr(certainty, "_emulated", lambda *_: ["Emulated: disk."])
+    record = _record([_vary(one, random.Random(1), 1.06**one.replicate) for one in _made(asked)])
+    doubts = answer_of(asked, record).doubts
+    (drift,) = [text for text in doubts if text.startswith("Makespans drift")]
+    assert doubts.index("Emulated: disk.") < doubts.index(drift)
 
 
 def _level(one: Attempt) -> float:
@@ -70,9 +129,3 @@ def _level(one: Attempt) -> float:
 def test_what_does_not_vary_is_not_odd(tmp_path: Path) -> None:
     asked = experiment(tmp_path)
     assert list(sentences(results_of(asked.cells, record_of(asked, {}, {})))) == []
-
-
-def test_none_of_two_trials_is_the_odd_one(tmp_path: Path) -> None:
-    two = experiment(tmp_path, TEXT.replace("replicates = 3", "replicates = 2"))
-    record = record_of(two, {"iterations 2": (1.0, 3.0)}, {})
-    assert not any("much longer" in text for text in sentences(results_of(two.cells, record)))

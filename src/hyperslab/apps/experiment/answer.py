@@ -9,6 +9,7 @@ from statistics import fmean
 from hyperslab.apps.experiment import break_even, certainty, expectation
 from hyperslab.apps.experiment import phases as reading
 from hyperslab.apps.experiment import trends as growing
+from hyperslab.apps.experiment.asleep import asleep
 from hyperslab.apps.experiment.break_even import Cost, costs_of
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
@@ -33,6 +34,9 @@ from hyperslab.apps.experiment.significance import spending
 from hyperslab.apps.experiment.spec import Spec
 from hyperslab.apps.experiment.trends import Trends, trends_of
 from hyperslab.units import show_count, show_list, show_seconds, show_share
+
+TIMES = 2.0
+"Ratio from which on it is told as a factor, and not as a share that is more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,8 @@ def _decision(
         *decisions(results, comparisons.together, comparisons.others, spec.margin),
         *decisions(results, engines.together, engines.others, spec.margin, without),
     ]
+    if found:
+        yield from asleep(results)
     yield from found
     if not found:
         yield "Nothing can be said yet: no trial of a cell and of its reference is done."
@@ -242,7 +248,7 @@ def _conclusion(one: Comparison) -> str:
         return "a single replicate says nothing of its uncertainty"
     match one.verdict:
         case "slower":
-            return f"slower, by at least {show_share(ratio.low - 1)}"
+            return f"slower, by at least {_show_more(ratio.low)}"
         case "faster":
             return f"faster, by at least {show_share(1 - ratio.high)}"
         case "equivalent":
@@ -250,6 +256,13 @@ def _conclusion(one: Comparison) -> str:
     if one.cut:
         return f"open, as trials of {show_list(one.cut)} were ended for their length"
     return "open"
+
+
+def _show_more(ratio: float) -> str:
+    """How much longer a ratio above 1 is: a share, or times where it is twice as much or more."""
+    if ratio >= TIMES:
+        return f"a factor of {ratio:.3g}"
+    return show_share(ratio - 1)
 
 
 def _advice(decided: Comparison, replicates: int) -> str:

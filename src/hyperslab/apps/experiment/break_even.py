@@ -13,9 +13,10 @@ engine is within a margin m of the fastest one, f, if
 
     T >= ((fixed - (1 + m) fixed_f) s / N + cost - (1 + m) cost_f) / m
 
-of which the first term vanishes as N grows. Nothing is said of an engine whose line is off by more
-than the margin at any number of files: waiting for a last long task, or for storage, is no cost of
-a task.
+of which the first term vanishes as N grows; there f is the engine with the least cost of a task. A
+line that is off by a share e of the makespan M moves T by e M s / (N m): the interval of T is wider
+by that of both engines. Nothing is said of an engine whose line is off by more than the margin at
+any number of files: waiting for a last long task, or for storage, is no cost of a task.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from hyperslab.apps.experiment.shown import show_mean
 from hyperslab.units import show_count, show_list, show_seconds, show_share
 
 FILES = "files"
+BY_LENGTH = "engine, by the length of tasks"
+"Head of the sentence on it."
 LEAST_LEVELS = 3
 "Numbers of files without which a line says nothing of whether it holds."
 
@@ -81,6 +84,11 @@ class Cost:
     def task_s(self) -> float:
         return fmean(self.per_task.values())
 
+    @property
+    def off_s(self) -> float:
+        """How far the line may be off for each task of a slot, s."""
+        return self.off * self.usual.makespan_s / self.usual.row
+
     def total_s(self, row: float) -> float:
         """Time beside that of tasks, of a run with so many tasks in each slot."""
         return self.fixed_s + row * self.task_s
@@ -89,14 +97,16 @@ class Cost:
 @dataclass(frozen=True, slots=True)
 class BreakEven:
     """Length of tasks from which on an engine is within the margin of the fastest, with its 95 %
-    interval over replicates.
+    interval over replicates, and as far as lines are off.
     """
 
     engine: str
     task_s: Interval
     "Length of the tasks of a run like that of the baseline; 0 or less: any."
     many_s: Interval
-    "The same of runs with so many tasks that their start does not count."
+    "The same of runs with so many tasks that their start does not count, beside the cheapest."
+    cheapest: str = ""
+    "Engine that costs least for each task; '' where it is this one."
 
 
 def costs_of(results: Sequence[CellResult]) -> list[Cost]:
@@ -165,6 +175,7 @@ def break_evens(costs: Sequence[Cost], margin: float) -> tuple[str, list[BreakEv
             one.engine,
             _from_lengths(one, fastest, margin, 1 / row),
             _from_lengths(one, cheapest, margin, 0.0),
+            "" if one is cheapest else cheapest.engine,
         )
         for one in alike
         if one is not fastest
@@ -181,7 +192,11 @@ def _from_lengths(one: Cost, other: Cost, margin: float, per_row: float) -> Inte
         fixed_s = one.fixed[block] - (1 + margin) * other.fixed[block]
         cost_s = one.per_task[block] - (1 + margin) * other.per_task[block]
         lengths.append((fixed_s * per_row + cost_s) / margin)
-    return mean_interval(lengths)
+    found = mean_interval(lengths)
+    if found.low is None or found.high is None:
+        return found
+    off_s = (one.off_s + (1 + margin) * other.off_s) / margin
+    return Interval(found.mean, found.low - off_s, found.high + off_s)
 
 
 # In sentences
@@ -196,8 +211,9 @@ def decision(costs: Sequence[Cost], margin: float) -> Iterator[str]:
     tasks = show_count(round(first.usual.tasks), "task")
     slots = show_count(round(first.usual.slots), "slot")
     yield (
-        f"engine, by the length of tasks: of {tasks} on {slots} {fastest} takes least, and within"
-        f" {show_share(margin)} of it {_is(found)} {show_list([_from(one) for one in found])}."
+        f"{BY_LENGTH}: of {tasks} on {slots} {fastest} takes least, and within"
+        f" {show_share(margin)} of it {_is(found)}"
+        f" {show_list([f'{one.engine} {_length(one.task_s)}' for one in found])}{_many(found)}."
     )
 
 
@@ -207,25 +223,38 @@ def _is(found: Sequence[BreakEven]) -> str:
     return "are"
 
 
-def _from(one: BreakEven) -> str:
-    told = f"{one.engine} {_length(one.task_s)}"
-    if one.many_s.low is None or one.many_s.low <= 0:
-        return told
-    return f"{told}, {show_seconds(one.many_s.mean)} where there are many more of them"
+def _many(found: Sequence[BreakEven]) -> str:
+    """The same of runs with many more tasks, of engines that are not alike there at any length."""
+    known = [one for one in found if one.cheapest and one.many_s.low is not None]
+    lengths = [
+        f"{one.engine} once they take longer than {show_seconds(one.many_s.mean)}"
+        for one in known
+        if (one.many_s.low or 0.0) > 0
+    ]
+    unsure = [one.engine for one in known if _is_open(one.many_s)]
+    if unsure:
+        lengths.append(f"{show_list(unsure)} from a length on that is open")
+    if not lengths:
+        return ""
+    return f"; with many more tasks, beside {known[0].cheapest}, {show_list(lengths)}"
+
+
+def _is_open(interval: Interval) -> bool:
+    """Whether it is not known on which side of 0 a length lies."""
+    return (interval.low or 0.0) <= 0 < (interval.high or 0.0)
 
 
 def _length(task_s: Interval) -> str:
     """Length of tasks from which on it holds, in words."""
-    bounds = ""
-    most = task_s.mean
-    if task_s.low is not None and task_s.high is not None:
-        most = task_s.high
-        bounds = f" ({show_seconds(max(0.0, task_s.low))} to {show_seconds(most)})"
-    if most <= 0:
+    if task_s.low is None or task_s.high is None:
+        return f"from a length on that is open, by one replicate {show_seconds(task_s.mean)}"
+    if task_s.high <= 0:
         return "at any length"
-    if task_s.mean <= 0:
-        return f"at the latest once tasks take longer than {show_seconds(most)}"
-    return f"once tasks take longer than {show_seconds(task_s.mean)}{bounds}"
+    most = show_seconds(task_s.high)
+    if task_s.low <= 0:
+        return f"at the latest once tasks take longer than {most}, and whether before is open"
+    bounds = f"{show_seconds(task_s.low)} to {most}"
+    return f"once tasks take longer than {show_seconds(task_s.mean)} ({bounds})"
 
 
 def evidence(costs: Sequence[Cost], margin: float) -> Iterator[str]:

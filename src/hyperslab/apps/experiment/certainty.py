@@ -45,10 +45,10 @@ def doubts(
         )
     yield from machine_changes(record.sessions)
     yield from _failed_at_first(record)
+    yield from _emulated(experiment, known)
     if experiment.loaded.spec.is_timed and len(set(record.machines().values())) < 2:
         yield from oddities.sentences(results)
     yield from _without_folders(experiment, counted)
-    yield from _emulated(experiment, known)
     yield from _preparations(counted)
 
 

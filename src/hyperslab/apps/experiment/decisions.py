@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from hyperslab.apps.experiment.asleep import is_more_sleep
 from hyperslab.apps.experiment.comparison import CellResult, Comparison, Verdict
 from hyperslab.apps.experiment.design import Cell, Key
 from hyperslab.apps.experiment.factors import FACTORS
@@ -64,7 +65,7 @@ def _choice(own: Sequence[Comparison], by_key: ByKey) -> Iterator[str]:
     none of what is part of the work.
     """
     told = [one for one in own if one.verdict in TOLD]
-    if not told or FACTORS[told[0].factor].is_work:
+    if not told or _is_work(told[0]):
         return
     so_far = ", as far as is told" if len(told) < len(own) else ""
     whole = [one for one in told if not by_key[one.cell.key].failed]
@@ -80,6 +81,11 @@ def _choice(own: Sequence[Comparison], by_key: ByKey) -> Iterator[str]:
     if perhaps := [_level(one) for one in own if one not in told and _may_be_faster(one)]:
         so_far = f", unless {_either(perhaps)} is faster, which is open"
     yield f"choose {_either([reference.shown(told[0].factor), *alike])}{so_far}"
+
+
+def _is_work(one: Comparison) -> bool:
+    """Whether the levels of a factor are other work, of which nobody chooses the shortest."""
+    return FACTORS[one.factor].is_work or is_more_sleep(one.factor, one.cell.levels)
 
 
 def _may_be_faster(one: Comparison) -> bool:
@@ -126,7 +132,10 @@ def _clauses(own: Sequence[Comparison], margin: float, by_key: ByKey) -> Iterato
         yield f"{words} {are} faster than {timed}: {_each(faster, by_key)}"
     if equivalent := _of_verdict(own, "equivalent"):
         words, _ = _named(equivalent)
-        yield f"{words} and {reference} are equivalent ({within})"
+        if len(equivalent) > 1:
+            yield f"{words} are each equivalent to {reference} ({within})"
+        else:
+            yield f"{words} and {reference} are equivalent ({within})"
     if slower := _of_verdict(own, "slower"):
         words, are = _named(slower)
         yield f"{words} {are} slower than {timed}: {_each(slower, by_key)}"
@@ -232,12 +241,14 @@ def _elsewhere(head: str, own: Sequence[Comparison], others: Sequence[Comparison
     otherwise = [one for one in told if one.verdict != here.get(one.level)]
     clauses = list(_otherwise(otherwise[:ELSEWHERE_TOLD]))
     if more := otherwise[ELSEWHERE_TOLD:]:
-        clauses.append(f"{len(more)} more come out otherwise, too")
+        verb = "comes" if len(more) == 1 else "come"
+        clauses.append(f"{len(more)} more {verb} out otherwise, too")
     alike = len(told) - len(otherwise)
     left = len(known) - len(told)
     count = f"of {show_count(len(known), 'comparison')}"
     if any(verdict in TOLD for verdict in here.values()):
-        clauses.append(f"{count} {alike} as here, {left} open")
+        other = f", {len(otherwise)} otherwise" if otherwise else ""
+        clauses.append(f"{count} {alike} as here{other}, {left} open")
     else:
         clauses.append(f"{count} {len(told)} told, {left} open, as it is here")
     yield f"{head}, at other values: {'; '.join(clauses)}."

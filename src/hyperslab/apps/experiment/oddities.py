@@ -1,10 +1,12 @@
 """Oddities: a drift over the order of trials, and trials unlike the others of their cell.
 
-Both are looked for in the logarithms of makespans less the mean of their cell. A drift is the
-common slope over the places of trials in their order, tested by Student's t (analysis of
-covariance). A trial is an outlier by its externally studentized residual, at 5 % among all trials
-(R. D. Cook, S. Weisberg, Residuals and Influence in Regression, 1982, section 2.2.2). Nothing is
-left out for it: what machines do now and then belongs to what they do.
+Both are looked for in the logarithms of makespans less the mean of their cell. Trials run in
+blocks, a replicate each, and share what slows a replicate down, so that only replicates are
+independent: a drift is the slope of their means over the order in which they began, tested by
+Student's t. A trial is an outlier by its externally studentized residual among those of its own
+cell, as cells vary by very different shares, at 5 % among all trials (R. D. Cook, S. Weisberg,
+Residuals and Influence in Regression, 1982, section 2.2.2). Of fewer than five replicates nothing
+is said. Nothing is left out for it: what machines do now and then belongs to what they do.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from typing import NamedTuple
 
 from hyperslab.apps.experiment.comparison import MEASURE, CellResult
 from hyperslab.apps.experiment.intervals import two_sided
+from hyperslab.apps.experiment.regression import line_of
 from hyperslab.apps.experiment.significance import LEVEL
 from hyperslab.units import show_count, show_seconds, show_share
 
 NOTHING = 1e-12
 "Sum of squares below which trials do not vary."
-PAIR = 0.5
-"Share of the variance in the deviations of two trials, of which none is the odd one."
+LEAST_REPLICATES = 5
+"Replicates below which neither a drift nor an outlier is told."
 
 
 class Deviation(NamedTuple):
@@ -30,25 +33,20 @@ class Deviation(NamedTuple):
 
     cell: str
     number: int
+    replicate: int
+    began_s: float
     makespan_s: float
     mean_s: float
     "Geometric mean of its cell."
-    place: float
-    "Place among all trials, less the mean of its cell."
     logarithm: float
     "Logarithm of its makespan, less the mean of its cell."
-    share: float
-    "Part of the variance of one trial that is left in the deviation: 1 - 1/n of n trials."
 
 
 def sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """A drift and outliers among the trials that count, where there are any."""
-    found = [one for result in results for one in _deviations(result)]
-    freedom = len(found) - len({one.cell for one in found}) - 1
-    if freedom < 1 or sum(one.logarithm**2 for one in found) < NOTHING:
-        return
-    yield from _drift(found, freedom)
-    yield from _outliers(found, freedom)
+    cells = [list(_deviations(result)) for result in results]
+    yield from _drift([one for cell in cells for one in cell])
+    yield from _outliers(cells)
 
 
 def _deviations(result: CellResult) -> Iterator[Deviation]:
@@ -57,45 +55,61 @@ def _deviations(result: CellResult) -> Iterator[Deviation]:
     if len(known) < 2:
         return
     mean = fmean(math.log(seconds) for _, seconds in known)
-    place = fmean(one.number for one, _ in known)
     for one, seconds in known:
         yield Deviation(
             cell=result.cell.name,
             number=one.number,
+            replicate=one.replicate,
+            began_s=one.began_s,
             makespan_s=seconds,
             mean_s=math.exp(mean),
-            place=one.number - place,
             logarithm=math.log(seconds) - mean,
-            share=1 - 1 / len(known),
         )
 
 
-def _drift(found: Sequence[Deviation], freedom: int) -> Iterator[str]:
-    places = sum(one.place**2 for one in found)
-    if not places:
+def _drift(found: Sequence[Deviation]) -> Iterator[str]:
+    means = _means_in_order(found)
+    freedom = len(means) - 2
+    line = line_of(list(enumerate(means)))
+    if len(means) < LEAST_REPLICATES or line is None:
         return
-    slope = sum(one.place * one.logarithm for one in found) / places
-    left = sum((one.logarithm - slope * one.place) ** 2 for one in found)
+    if sum(one**2 for one in means) < NOTHING:
+        return
+    left = sum((one - line.start - line.slope * place) ** 2 for place, one in enumerate(means))
+    places = sum((place - fmean(range(len(means)))) ** 2 for place in range(len(means)))
     t = math.inf
     if left:
-        t = slope / math.sqrt(left / freedom / places)
+        t = line.slope / math.sqrt(left / freedom / places)
     chance = 1 - two_sided(abs(t), freedom)
     if chance > LEVEL:
         return
-    numbers = [one.number for one in found]
-    change = math.exp(slope * (max(numbers) - min(numbers))) - 1
+    change = math.exp(line.slope * (len(means) - 1)) - 1
     longer = "longer" if change > 0 else "shorter"
     yield (
-        f"Makespans drift: from the first trial to the last they get {show_share(abs(change))}"
-        f" {longer} (by chance: {chance:.2g}). What all trials of a replicate share is in no"
-        " comparison, but it is in the intervals of makespans."
+        f"Makespans drift: from the first replicate to the last they get"
+        f" {show_share(abs(change))} {longer} (by chance: {chance:.2g}). What all trials of a"
+        " replicate share is in no comparison, but it is in the intervals of makespans."
     )
 
 
-def _outliers(found: Sequence[Deviation], freedom: int) -> Iterator[str]:
-    squares = sum(one.logarithm**2 for one in found)
-    several = [one for one in found if one.share > PAIR]
-    odd = [one for one in several if _chance(one, squares, freedom) * len(several) <= LEVEL]
+def _means_in_order(found: Sequence[Deviation]) -> list[float]:
+    """Mean deviation of every replicate, in the order in which they began."""
+    groups: dict[int, list[Deviation]] = {}
+    for one in found:
+        groups.setdefault(one.replicate, []).append(one)
+    in_order = sorted(groups.values(), key=_place)
+    return [fmean(one.logarithm for one in own) for own in in_order]
+
+
+def _place(own: Sequence[Deviation]) -> tuple[float, float]:
+    """When the trials of a replicate began in the mean, and which they are."""
+    return fmean(one.began_s for one in own), fmean(one.number for one in own)
+
+
+def _outliers(cells: Sequence[Sequence[Deviation]]) -> Iterator[str]:
+    several = [cell for cell in cells if len(cell) >= LEAST_REPLICATES]
+    trials = sum(map(len, several))
+    odd = [one for cell in several for one in cell if _chance(one, cell) * trials <= LEVEL]
     if not odd:
         return
     most = max(odd, key=lambda one: abs(one.logarithm))
@@ -106,10 +120,11 @@ def _outliers(found: Sequence[Deviation], freedom: int) -> Iterator[str]:
     )
 
 
-def _chance(one: Deviation, squares: float, freedom: int) -> float:
-    """Probability that a trial is as far from its cell by chance, by how the others vary."""
-    own = one.logarithm**2 / one.share
-    left = squares - own
+def _chance(one: Deviation, cell: Sequence[Deviation]) -> float:
+    """Probability that a trial is as far from its cell by chance, by how the others of it vary."""
+    own = one.logarithm**2 / (1 - 1 / len(cell))
+    left = sum(other.logarithm**2 for other in cell) - own
     if left < NOTHING:
         return 0.0 if own > NOTHING else 1.0
+    freedom = len(cell) - 2
     return 1 - two_sided(math.sqrt(own / (left / freedom)), freedom)

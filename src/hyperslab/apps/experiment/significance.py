@@ -22,11 +22,14 @@ from contextvars import ContextVar
 from statistics import fmean, stdev
 
 from hyperslab.apps.experiment.intervals import quantile, two_sided
+from hyperslab.apps.experiment.power import least, power_of_difference, power_of_equivalence
 
 LEVEL = 0.05
 "Probability by chance up to which a test of a first answer tells something."
 POWER = 0.8
 "Share of experiments that tell what a design is said to tell."
+MOST_TIMES = 10.0
+"Times Student's t above which the shift that has such a power never lies."
 _looks: ContextVar[int] = ContextVar("looks", default=1)
 
 
@@ -159,23 +162,22 @@ def told_from(spread: float, replicates: int, tests: int) -> float:
     whose makespans vary by a share between two replicates or more, as the first of so many tests.
 
     By Holm's first step each of m tests has the level a / m. The logarithms of ratios of n pairs
-    have the deviation s sqrt(2), so that a difference d is told if
-    d >= (t(1 - a / 2m) + t(POWER)) s sqrt(2 / n), with quantiles of Student's t of n - 1 degrees of
-    freedom (S. A. Julious, Sample sizes for clinical trials with Normal data, Statistics in
-    Medicine 23, 2004, for paired data).
+    have the deviation s sqrt(2), and their mean over its error the noncentral t distribution.
     """
-    t = quantile(1 - level() / tests, replicates - 1) + _quantile(POWER, replicates - 1)
-    return math.exp(t * _deviation(spread) * math.sqrt(2 / replicates))
+    freedom = replicates - 1
+    t = quantile(1 - level() / tests, freedom)
+    shift = least(lambda one: power_of_difference(one, t, freedom), POWER, MOST_TIMES * t)
+    return math.exp(shift * _deviation(spread) * math.sqrt(2 / replicates))
 
 
 def alike_up_to(margin: float, replicates: int, tests: int) -> float:
     """Greatest spread, a share, at which settings that take as long as each other are told to be
-    equivalent within a margin, as above: both one-sided tests reject in POWER of all experiments if
-    log(1 + margin) >= (t(1 - a / m) + t(1 - (1 - POWER) / 2)) s sqrt(2 / n).
+    equivalent within a margin, as above: both one-sided tests reject in POWER of all experiments.
     """
     freedom = replicates - 1
-    t = _quantile(1 - level() / tests, freedom) + _quantile(1 - (1 - POWER) / 2, freedom)
-    return math.exp(math.log(1 + margin) / t / math.sqrt(2 / replicates)) - 1
+    t = _quantile(1 - level() / tests, freedom)
+    errors = least(lambda one: power_of_equivalence(one, t, freedom), POWER, MOST_TIMES * t)
+    return math.exp(math.log(1 + margin) / errors / math.sqrt(2 / replicates)) - 1
 
 
 def _deviation(spread: float) -> float:

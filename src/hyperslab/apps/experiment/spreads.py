@@ -171,12 +171,13 @@ def sentence(factor: str, spreads: Sequence[Spread]) -> str:
     """Say on how many engines makespans vary more with more blocks, and how probable that is."""
     count, of = growing(spreads)
     overheads = sum(spread.overhead_grows or False for spread in spreads)
-    chance = sign_probability(count, of)
+    chance = sign_probability(max(count, of - count), of)
+    tail = "so few" if 2 * count < of else "so many"
     shared = ""
     if len(spreads) > 1:
         shared = "; what all trials of a replicate share is left out"
     return (
         f"In proportion to their length, makespans vary more between replicates with more {factor}"
-        f" on {count} of {show_count(of, 'engine')} (so many by chance: {chance:.2g}), overheads on"
+        f" on {count} of {show_count(of, 'engine')} ({tail} by chance: {chance:.2g}), overheads on"
         f" {overheads}{shared}."
     )

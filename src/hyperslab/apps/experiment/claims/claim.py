@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from hyperslab.apps.experiment.answer import Answer
+from hyperslab.apps.experiment.break_even import BY_LENGTH
 from hyperslab.apps.experiment.claims.margins import signs_of, words
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
@@ -44,6 +45,8 @@ Outcome = Literal[
     "held by a test",
     "not tested",
 ]
+UNTOLD: Collection[Outcome] = ("open", "not tested", "held by a test")
+"Outcomes that trials have not told, so that nothing of them can be by construction."
 WORKERS = "workers"
 COMPUTING = "compute_s"
 "Field of the summary that holds the time of all tasks in the function."
@@ -58,6 +61,8 @@ HEADS = {
     ROUND: "By the median round, ",
 }
 "Words before comparisons by another number than the makespan."
+AS_LONG_AS = " as long as "
+"Words of every comparison of times."
 EVIDENCE_TOLD = 3
 "Sentences of the evidence that go with an advice."
 TOLD: Mapping[bool | None, str] = {
@@ -87,8 +92,19 @@ class Judged:
         """Another outcome for a reason, with all that was found; what is not tested counts
         nothing.
         """
-        signs = () if outcome == "not tested" else self.signs
-        return Judged(outcome, [why, *self.evidence], signs)
+        if outcome != "not tested":
+            return Judged(outcome, [why, *self.evidence], self.signs)
+        return Judged(outcome, [why, *_uncounted(self.evidence)])
+
+
+def _uncounted(evidence: Sequence[str]) -> list[str]:
+    """Evidence that decides nothing, and says so before its first count or comparison."""
+    found = list(evidence)
+    for place, text in enumerate(found):
+        if " told: " in text or AS_LONG_AS in text:
+            found[place] = f"Counts for nothing: {text}"
+            break
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +199,8 @@ class Claim:
     """
     needs: Sequence[str] = ()
     "Tiers of whose devices it is, so that emulated ones tell nothing."
+    tiers: Sequence[str] = ()
+    "Tiers that it is about, where these are not all of its spec's."
 
 
 def untestable(why: str) -> Judge:
@@ -359,12 +377,32 @@ def signs_of_contrasts(found: Sequence[Contrast]) -> list[bool | None]:
 def advised(
     sentences: Mapping[str, Mapping[Outcome, str]], found: Sequence[tuple[Claim, Judged]]
 ) -> Iterator[str]:
-    """What follows from claims, by their texts and by what came of them, with the evidence."""
+    """What follows from claims, by their texts and by what came of them, with the evidence: its
+    first sentence, which is the caveat where there is one, and comparisons before all else.
+    """
     by_text = {claim.text: one for claim, one in found}
     for text, told in sentences.items():
         one = by_text.get(text)
-        if one is not None and one.outcome in told:
-            yield " ".join([told[one.outcome], *one.evidence[:EVIDENCE_TOLD]])
+        if one is not None and one.outcome in told and not _is_otherwise_by_construction(one):
+            yield " ".join([told[one.outcome], *_most_telling(one.evidence)])
+
+
+def _is_otherwise_by_construction(one: Judged) -> bool:
+    """Whether trials were made so that it came out otherwise than stated: nothing follows of it."""
+    return one.outcome == "by construction" and False in one.signs
+
+
+def _most_telling(evidence: Sequence[str]) -> list[str]:
+    """The first sentence, and those that follow it, comparisons that count before others."""
+    rest = evidence[1:]
+    compared = [text for text in rest if _is_comparison(text)]
+    others = [text for text in rest if not _is_comparison(text)]
+    return [*evidence[:1], *compared, *others][:EVIDENCE_TOLD]
+
+
+def _is_comparison(text: str) -> bool:
+    """Whether a sentence of an evidence compares times, and counts."""
+    return text.startswith(BY_LENGTH) or (AS_LONG_AS in text and "does not count" not in text)
 
 
 Values = tuple[str, Mapping[Block, float]]

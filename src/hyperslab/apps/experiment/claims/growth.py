@@ -18,6 +18,7 @@ from hyperslab.apps.experiment.claims.claim import (
     judged_contrasts,
 )
 from hyperslab.apps.experiment.comparison import (
+    MEASURE,
     WITHOUT_START,
     Block,
     CellResult,
@@ -27,6 +28,7 @@ from hyperslab.apps.experiment.comparison import (
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import ratio_of
 from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.units import show_share
 
 LEAST = "spark"
 MOST = "dask-futures"
@@ -84,32 +86,52 @@ def _slopes(evidence: Evidence, engine: Level, kind: Kind) -> Mapping[Block, flo
 
 def difference(evidence: Evidence) -> Judged:
     """Look at Spark over Dask's interfaces without their starts, in the mean over all numbers of
-    workers, replicate by replicate.
+    workers, replicate by replicate: it takes longer, and by less than the margin.
+    """
+    found = _of_all_workers(evidence, WITHOUT_START)
+    if found is None:
+        return Judged("not tested", [NOT_RUN])
+    if not found:
+        return Judged("not tested", ["No replicate has all cells that tell."])
+    shown = show_interval(ratio_of(found))
+    told = f"Without the start of engines, Spark takes {shown} as long as Dask's interfaces"
+    most = math.log(1 + evidence.margin)
+    longer = Contrast(f"{told}: longer.", found)
+    slightly = Contrast(
+        f"{told}: by less than {show_share(evidence.margin)}.", [most - one for one in found]
+    )
+    judged = judged_contrasts([longer, slightly])
+    whole = _of_all_workers(evidence, MEASURE)
+    if not whole:
+        return judged
+    shown = show_interval(ratio_of(whole))
+    with_start = f"With the start of engines, which does not count here, it takes {shown} as long."
+    return judged.beside(after=[with_start])
+
+
+def _of_all_workers(evidence: Evidence, measure: str) -> list[float] | None:
+    """Logarithms of the times of Spark over those of Dask's interfaces, in the mean over interfaces
+    and numbers of workers, by block; None where no such cells were run.
     """
     found = [
         ratios
         for workers in evidence.levels("workers")
         for dask in evidence.levels("engine")[1:]
-        if dask != LEAST and (ratios := _over(evidence, dask, workers))
+        if dask != LEAST and (ratios := _over(evidence, dask, workers, measure))
     ]
     if not found:
-        return Judged("not tested", [NOT_RUN])
+        return None
     blocks = set.intersection(*(set(ratios) for ratios in found))
-    means = [fmean(ratios[block] for ratios in found) for block in sorted(blocks)]
-    if not means:
-        return Judged("not tested", ["No replicate has all cells that tell."])
-    shown = show_interval(ratio_of(means))
-    told = f"Without the start of engines, Spark takes {shown} as long as Dask's interfaces."
-    return judged_contrasts([Contrast(told, means)])
+    return [fmean(ratios[block] for ratios in found) for block in sorted(blocks)]
 
 
-def _over(evidence: Evidence, dask: Level, workers: Level) -> dict[Block, float]:
+def _over(evidence: Evidence, dask: Level, workers: Level, measure: str) -> dict[Block, float]:
     """Logarithms of the times of Spark over those of an interface of Dask."""
     here = evidence.cell(engine=LEAST, workers=workers)
     there = evidence.cell(engine=dask, workers=workers)
     if here is None or there is None:
         return {}
-    both = paired(here, there, measured(WITHOUT_START))
+    both = paired(here, there, measured(measure))
     return {block: math.log(own / other) for block, (own, other) in both.items()}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from hyperslab.apps.experiment.claims.claim import Evidence, Judged
+from hyperslab.apps.experiment.claims.claim import Evidence, Judged, by_signs
 from hyperslab.apps.experiment.comparison import WITHOUT_START, CellResult
 from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.intervals import Interval
@@ -32,8 +32,8 @@ class Off(NamedTuple):
     "Makespans without the start of the engine, by replicate."
     expected_s: Interval
     "What is expected, with the bounds that the rates set; without them where nobody knows these."
-    storage_binds: bool = True
-    "Whether storage is busy longest, of which alone the equation is, and not slots or processors."
+    waits_for_storage: bool = True
+    "Whether storage is busy for most of the time, of which alone the equation is."
 
     @property
     def ratio(self) -> float:
@@ -75,7 +75,7 @@ class Far(NamedTuple):
     more: int
     "Number of those that took more than FAR times as long, and waited for storage."
     more_for_others: int
-    "Number of those that took as much longer, and waited for slots or processors."
+    "Number of those that took as much longer, and waited for something else for much of it."
 
 
 def judge_law(evidence: Evidence) -> Judged:
@@ -91,16 +91,21 @@ def judge_law(evidence: Evidence) -> Judged:
     told.append(
         "By more than chance, and with rates as far off as the probe's repetitions allow,"
         f" {less} of {show_count(len(cells), 'cell')} took less than 1 / {FAR:g} of it. Of those"
-        f" that storage binds {more} took more than {FAR:g} times as long, of the others"
-        f" {more_for_others}, for what slots and processors do, starts of processes included, of"
-        " which the equation says nothing."
+        f" that wait for storage {more} took more than {FAR:g} times as long, of the others"
+        f" {more_for_others}, for what slots, processors and engines do, starts of processes"
+        " included, of which the equation says nothing."
     )
-    if less and more:
-        return Judged("reproduced", told)
-    if less or more:
-        return Judged("in part", told)
     alike = holm([one.alike_p() for one in cells])
-    return Judged("refuted" if all(map(is_told, alike)) else "open", told)
+    is_refuted = all(map(is_told, alike))
+    signs = [_sign(count, is_refuted) for count in (less, more)]
+    return by_signs(signs, told, "direction")
+
+
+def _sign(cells_off: int, is_refuted: bool) -> bool | None:
+    """Whether cells are off in a direction; None where that is open."""
+    if cells_off:
+        return True
+    return False if is_refuted else None
 
 
 def far_off(cells: Sequence[Off]) -> Far:
@@ -108,7 +113,7 @@ def far_off(cells: Sequence[Off]) -> Far:
     by_chance = holm([one.beyond_p() for one in cells])
     apart = [one for one, p in zip(cells, by_chance, strict=True) if is_told(p)]
     longer = [one for one in apart if one.ratio > 1]
-    waiting = sum(one.storage_binds for one in longer)
+    waiting = sum(one.waits_for_storage for one in longer)
     return Far(len(apart) - len(longer), waiting, len(longer) - waiting)
 
 
@@ -118,7 +123,7 @@ def _off(one: Expected) -> Off | None:
     if not law.seconds or not measured:
         return None
     expected_s = Interval(law.seconds, law.least_s, law.most_s)
-    return Off(one.result, list(measured.values()), expected_s, one.storage_binds)
+    return Off(one.result, list(measured.values()), expected_s, one.waits_for_storage)
 
 
 def _by_engine(cells: Sequence[Off]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from hyperslab.apps.experiment.claims import (
     spark_on_lustre,
     storage_tiers,
 )
-from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
+from hyperslab.apps.experiment.claims.claim import UNTOLD, Claim, Evidence, Judged
 from hyperslab.apps.experiment.claims.earlier import earlier_specs, earlier_versions
 from hyperslab.apps.experiment.claims.missing import left_out_of, not_compared, reasons_of
 from hyperslab.apps.experiment.figures import write_figures
@@ -42,15 +42,17 @@ Advice = Callable[[Sequence[tuple[Claim, Judged]]], Sequence[str]]
 "What tells whoever owns a cluster what follows from the claims."
 HOW_JUDGED = (
     "Numbers that are published or recomputed from the authors' records are of other machines and"
-    " sizes. A claim is reproduced or refuted where all comparisons tell, allowing for their number"
-    " (Holm 1979), in part where those that tell are all as it states and others are open, refuted"
-    " in part where those that tell are all otherwise, mixed where some are as it states and some"
-    " otherwise, open where none tells. Settings take as long as each other within a margin, and a"
-    " difference refutes that where it is beyond; one is faster or slower where the difference is"
-    " beyond the margin, and a smaller one refutes that. What is no comparison of times, such as"
-    " slopes, shares and seconds of waiting, has no margin: any difference counts that is more than"
-    " chance, however small. Each claim is judged for itself: of twenty, one may come out so by"
-    " chance."
+    " sizes. A claim is reproduced or refuted where all comparisons tell, allowing for their"
+    " number (Holm 1979), in part where those that tell are all as it states and others are open,"
+    " refuted in part where those that tell are all otherwise, mixed where some are as it states"
+    " and some otherwise, open where none tells. It is by construction where what tells it follows"
+    " from how trials were made, whichever way it points: an emulated tier is as slow as it was"
+    " asked to be, and tasks that sleep take as long on every engine. Settings take as long as"
+    " each other within a margin, and a difference refutes that where it is beyond; one is faster"
+    " or slower where the difference is beyond the margin, and a smaller one refutes that. What is"
+    " no comparison of times, such as slopes, shares and seconds of waiting, has no margin: any"
+    " difference counts that is more than chance, however small. Each claim is judged for itself:"
+    " of twenty, one may come out so by chance."
 )
 "How claims are judged, on every page."
 BY_A_TEST = (
@@ -159,7 +161,7 @@ def _judged(claim: Claim, finding: Finding | None) -> Judged:
     told = [*not_compared(evidence), *left_out_of(asked, finding.experiment.trials)]
     if claim.is_of_times:
         found = found.beside(after=told)
-    return _as_far_as_emulated(claim, _emulated_names(finding), found)
+    return _as_far_as_emulated(claim, _emulated_of(claim, finding), found)
 
 
 def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) -> Judged:
@@ -172,7 +174,7 @@ def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) ->
         )
         return found.instead("not tested", why)
     is_made = claim.is_asked_for and emulated
-    if is_made and found.outcome in ("reproduced", "in part"):
+    if is_made and found.outcome not in (*UNTOLD, "by construction"):
         why = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
         return found.instead("by construction", why)
     return found
@@ -322,17 +324,17 @@ def _claims(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) 
 
 
 def _table(found: Sequence[tuple[Claim, Judged]], findings: Sequence[Finding]) -> Sheet:
-    """Every claim in a row, with the emulated tiers of its spec, and what its scale leaves out;
-    columns that say nothing are left out.
+    """Every claim in a row, with the emulated tiers that it is about, and what its scale leaves
+    out; columns that say nothing are left out.
     """
-    emulated = {one.name: _emulated(one) for one in findings}
+    by_spec = {one.name: one for one in findings}
     left_out = {one.name: _left_out(one) for one in findings}
     columns: dict[str, Sequence[str]] = {
         "the paper states": [claim.text for claim, _ in found],
         "here": [one.outcome for _, one in found],
         COUNTS: [_counts(one.signs) for _, one in found],
         "published": [claim.published for claim, _ in found],
-        "emulated tiers": [emulated.get(claim.spec, "") for claim, _ in found],
+        "emulated tiers": [_emulated(claim, by_spec.get(claim.spec)) for claim, _ in found],
         "not measured at this scale": [left_out.get(claim.spec, "") for claim, _ in found],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
@@ -367,15 +369,19 @@ def _left_out(one: Finding) -> str:
     return ", ".join(words)
 
 
-def _emulated(one: Finding) -> str:
-    """Names of the emulated tiers of an experiment, and what they are asked to be like."""
+def _emulated(claim: Claim, one: Finding | None) -> str:
+    """Names of the emulated tiers that a claim is about, and what they are asked to be like."""
+    if one is None:
+        return ""
     tiers = one.experiment.loaded.spec.tiers
-    return show_list([f"{name} ({tiers[name].asked()})" for name in _emulated_names(one)])
+    return show_list([f"{name} ({tiers[name].asked()})" for name in _emulated_of(claim, one)])
 
 
-def _emulated_names(one: Finding) -> list[str]:
+def _emulated_of(claim: Claim, one: Finding) -> list[str]:
+    """Names of the emulated tiers of an experiment that a claim is about."""
     experiment = one.experiment
-    return experiment.inputs.emulated(experiment.settings(experiment.cells))
+    names = experiment.inputs.emulated(experiment.settings(experiment.cells))
+    return [name for name in names if not claim.tiers or name in claim.tiers]
 
 
 def _experiment(one: Finding, below: Path, files: set[str]) -> Iterator[str]:

@@ -1,18 +1,11 @@
-"""Sleeping: blocks that wait for nothing, for most of the time of their tasks.
-
-A delay in a pipeline stands for computing, and takes neither processors nor storage. Where tasks do
-little else, further workers bring something and fewer blocks save something by that alone.
-"""
+"""Sleeping: claims that trials tell whose tasks do little but sleep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperslab.apps.experiment.claims.claim import Evidence, Judged
-from hyperslab.units import show_share
-
-MOST = 0.5
-"Share of the time of tasks for which they sleep, from which on that decides."
+from hyperslab.apps.experiment.asleep import asleep
+from hyperslab.apps.experiment.claims.claim import UNTOLD, Evidence, Judged
 
 
 def unequal_sleep(evidence: Evidence) -> Iterator[str]:
@@ -27,23 +20,11 @@ def unequal_sleep(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def asleep(evidence: Evidence) -> Iterator[str]:
-    """Say for how much of their time the tasks of the baseline sleep, where that is most of it."""
-    levels = evidence.baseline
-    asleep_s = float(levels["delay"]) * float(levels["iterations"]) * float(levels["files"])
-    busy_s = evidence.answer.results[0].mean("busy_s")
-    if busy_s and asleep_s >= MOST * busy_s:
-        share = show_share(min(1.0, asleep_s / busy_s))
-        yield (
-            f"Tasks sleep for {share} of their time, on every engine alike, which takes neither"
-            " processors nor storage."
-        )
-
-
-def unless_asleep(evidence: Evidence, found: Judged) -> Judged:
-    """What was found, unless it is refuted by tasks that do little but sleep."""
-    told = list(asleep(evidence))
-    if not told or found.outcome not in ("refuted", "refuted in part"):
+def unless_asleep(evidence: Evidence, found: Judged, why: str) -> Judged:
+    """What was found, unless tasks tell it that do little but sleep, whichever way it points; `why`
+    says what follows from sleep.
+    """
+    told = list(asleep(evidence.answer.results))
+    if not told or found.outcome in UNTOLD:
         return found
-    why = "What further workers and fewer blocks save of sleeping is by construction."
     return found.instead("by construction", f"{told[0]} {why}")

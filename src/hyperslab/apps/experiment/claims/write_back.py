@@ -1,9 +1,11 @@
 """Claims on write-back beside write-through, on the same medium: until all is on storage, and until
 the last write is in memory.
 
-It saves no more than the time for which the medium is written. Where that is little of a makespan,
-no number of replicates of such trials shows whether write-back pays; and with nothing else to do
-there is nothing behind which writing could be hidden.
+Until the last write is in memory it saves no more than the time for which the medium is written.
+Until all is on storage it saves no more than the part of that time that can overlap with what else
+is done: the shorter one of both. Where that is little of a makespan, no number of replicates of
+such trials shows whether write-back pays; and with nothing else to do there is hardly anything
+behind which writing could be hidden.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hyperslab.apps.experiment.claims.claim import UNTIL_WRITTEN, Evidence, Judged, expecting
-from hyperslab.apps.experiment.comparison import MEASURE
+from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, CellResult
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes, show_list, show_seconds, show_share
@@ -70,10 +72,10 @@ def _back_beside_through(evidence: Evidence, sizes: Sequence[Level], delay: Leve
 
 
 class Gain(NamedTuple):
-    """What write-back can save at most: all the time for which the medium is written."""
+    """What write-back can save at most."""
 
     share: float
-    "Time of writing at the medium's rate over the makespan with write-through."
+    "Time of writing that can overlap with what else is done, over the makespan with write-through."
     told: str
     "Sentence with the numbers."
 
@@ -86,17 +88,26 @@ def _gains(evidence: Evidence, sizes: Sequence[Level], delay: Level) -> dict[Lev
     for size in sizes:
         through = evidence.cell(tier="through", size=size, delay=delay)
         if rate is not None and through is not None and through.done:
-            found[size] = _gain(size, rate, through.mean(MEASURE))
+            found[size] = _gain(size, rate, through)
     return found
 
 
-def _gain(size: Level, rate: str, makespan_s: float) -> Gain:
+def _gain(size: Level, rate: str, through: CellResult) -> Gain:
+    """What can be saved of a size by each moment, beside a cell that writes through."""
     writing_s = parse_size("size", str(size)) / parse_size("bandwidth", rate)
-    share = min(1.0, writing_s / makespan_s)
+    makespan_s = through.mean(MEASURE)
+    beside_s = max(0.0, (through.mean(WITHOUT_START) or makespan_s) - writing_s)
+    overlapping_s = min(writing_s, beside_s)
+    share = overlapping_s / makespan_s
     told = (
-        f"Of {size} it can save {show_share(share)} at most: writing takes"
-        f" {show_seconds(writing_s)} at {rate}/s, of {show_seconds(makespan_s)}."
+        f"Of {size} it can save {show_share(share)} at most until all is on storage: writing takes"
+        f" {show_seconds(writing_s)} at {rate}/s, of {show_seconds(makespan_s)}, and"
+        f" {show_seconds(overlapping_s)} of it can overlap with what else is done."
     )
+    tasks_s = through.mean(UNTIL_WRITTEN)
+    if tasks_s:
+        most = show_share(min(1.0, writing_s / tasks_s))
+        told = f"{told} Until the last write into memory it can save {most} at most."
     return Gain(share, told)
 
 
