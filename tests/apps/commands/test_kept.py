@@ -83,7 +83,7 @@ def test_nobody_looks_into_what_a_command_has_left_that_cannot_be_ended(
     def stuck(*arguments: Any) -> Ended:
         return replace(run_it(*arguments), is_stuck=True)
 
-    monkeypatch.setattr(executing.spawner, "run", stuck)
+    monkeypatch.setattr(spawner, "run", stuck)
     monkeypatch.setattr(executing, "remove_tree", removed.append)
     result = run(tmp_path / "out", tmp_path / "kept", 3, retries=0)
     assert "could not be ended" in str(result.failures[0].message)
