@@ -327,7 +327,8 @@ def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
 def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]) -> None:
     """Raise CommandFailed for a command that ended well, and has not made what it was to make."""
     names = {written.path for written in made}
-    missing = [name for name in command.outputs if not _is_made(name, names)]
+    required = (*command.outputs, *command.expected)
+    missing = [name for name in required if not _is_made(name, names)]
     if missing:
         raise without_outputs(command, ended, f"it has not made {missing[0]}")
     if uses((*command.argv, *command.folders), "out") and not made:
