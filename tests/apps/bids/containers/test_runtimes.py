@@ -330,6 +330,45 @@ def test_many_results(runtime: str, level: str, home: Path, programs: Path, tmp_
     assert not any(path.is_symlink() for path in out.rglob("*"))
 
 
+def annexed(out: Path, annex: Path, *names: str) -> None:
+    """Have git-annex keep files, as `datalad save` does."""
+    for number, name in enumerate(names):
+        content = annex / "objects" / str(number) / "key"
+        content.parent.mkdir(parents=True)
+        (out / name).rename(content)
+        (out / name).symlink_to(os.path.relpath(content, (out / name).parent))
+
+
+@pytest.mark.parametrize("dataset", [".", "super", "super/part"])
+def test_results_that_git_annex_keeps(
+    home: Path, programs: Path, tmp_path: Path, dataset: str
+) -> None:
+    """In OUT, in a dataset around it, or in one that is a part of another: the container sees what
+    links lead to. Those that lead nowhere are left out, and told.
+    """
+    log = install(programs, "docker")
+    out = tmp_path / ("super/part" if dataset == "super/part" else "super/part/out")
+    top = {".": out, "super": tmp_path / "super", "super/part": tmp_path / "super"}[dataset]
+    asked = ("--container", NAME, "--runtime", "docker", "--retries", 0)
+    assert bids(home, out, "participant", *asked).code == 0
+    annex = (out if dataset == "." else tmp_path / "super") / ".git/annex"
+    if dataset == "super/part":
+        annex = tmp_path / "super/.git/modules/part/annex"
+        annex.mkdir(parents=True)
+        (out / ".git").symlink_to("../.git/modules/part")
+    annexed(out, annex, "sub-1/made.txt", "sub-10/made.txt")
+    (out / "sub-10/beside.txt").symlink_to("nowhere")
+    done = bids(home, out, "group", *asked)
+    assert done.code == 0, done
+    mounts = mounted(words_of(log, "run")[-1], RUNTIMES["docker"].mount)
+    assert mounts["/hyperslab-results"] == f"{top}:ro"
+    links = {name: to for name, to in seen_last(log).items() if to}
+    there = os.path.normpath(f"/hyperslab-results/{os.path.relpath(out, top)}/sub-1/made.txt")
+    assert links == {"sub-1/made.txt": there, "sub-10/made.txt": there.replace("sub-1", "sub-10")}
+    told = "hyperslab: 1 result not shown, as links to what is not here: sub-10/beside.txt"
+    assert told in call("logs", out, "group").out
+
+
 OTHER = "s390x" if platform.machine() != "s390x" else "amd64"
 
 
