@@ -146,15 +146,19 @@ class Publishing:
         OSError.
         """
         names = {one.path for one in written}
-        names |= self._names.get(task.id, set()) | self._unsure.get(task.id, set())
-        for name in sorted(names):
-            attempts = self._doubted.pop(name, [])
-            if not attempts or _may_be_one_of(self._out / name, attempts):
-                continue
-            with self._lock:
-                self._owners.pop(name, None)
-                for owned in (*self._names.values(), *self._unsure.values()):
-                    owned.discard(name)
+        with self._lock:
+            names |= self._names.get(task.id, set()) | self._unsure.get(task.id, set())
+            for name in sorted(names & self._doubted.keys()):
+                is_own = _may_be_one_of(self._out / name, self._doubted[name])
+                del self._doubted[name]
+                if not is_own:
+                    self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        """Let a name be that of a file which no task has made."""
+        self._owners.pop(name, None)
+        for owned in (*self._names.values(), *self._unsure.values()):
+            owned.discard(name)
 
     def _claim(
         self, task: Task, written: Sequence[Written]
