@@ -57,9 +57,9 @@ def write(folder: Path, content: str) -> Path:
     return folder
 
 
-def attempt(place: Path) -> Outcome:
-    """An attempt that has made both files."""
-    write(place, "after")
+def attempt(place: Path, content: str = "after") -> Outcome:
+    """An attempt that has made both files, of five bytes each."""
+    write(place, content)
     made = tuple(Written(name, 5, checksums.of_file(place / name)) for name in NAMES)
     return staged(place, made)
 
@@ -83,13 +83,34 @@ def killed(folder: Path, *outcomes: Outcome) -> Inherited:
 def test_what_was_not_said_to_be_done(tmp_path: Path, out: Path, stage: Stage) -> None:
     """It is the task's where no other can have made it; other files stay as they are."""
     folder = tmp_path / "run-0002"
-    outcome = attempt(folder / "private" / "0.0.out")
-    earlier = killed(tmp_path / "run-0001", outcome)
+    earlier = killed(tmp_path / "run-0001", attempt(tmp_path / "run-0001/private/0.0.out"))
+    write(out, "after")
+    outcome = attempt(folder / "private" / "0.0.out", "later")
     publishing = Publishing(out, folder, [earlier], is_call=True)
     made = publishing.deliver(stage.job, stage.tasks[0], outcome)
     assert [one.path for one in made] == ["sub-1/image"]
-    assert (out / "sub-1/image").read_text() == "after"
-    assert (out / "shared").read_text() == "before"
+    assert (out / "sub-1/image").read_text() == "later"
+    assert (out / "shared").read_text() == "after"
+
+
+@pytest.mark.parametrize("content", ["before", "befor"])
+@pytest.mark.parametrize(("ids", "is_call"), [({0: 0}, False), ({}, False), ({0: 0}, True)])
+def test_a_file_that_an_attempt_was_killed_before_it_was_refused(
+    tmp_path: Path, stage: Stage, content: str, ids: dict[int, int], is_call: bool
+) -> None:
+    """It is of a user, of another size or not, and neither replaced nor removed."""
+    out = write(tmp_path / "out", content)
+    folder = tmp_path / "run-0002"
+    before = killed(tmp_path / "run-0001", attempt(tmp_path / "run-0001/private/0.0.out"))
+    earlier = replace(before, ids=ids)
+    outcome = attempt(folder / "private" / "0.0.out")
+    with pytest.raises(OutputBusy, match=f"{out}/{NAMES[0]} is there, and "):
+        Publishing(out, folder, [earlier], is_call).deliver(stage.job, stage.tasks[0], outcome)
+    other = Written("sub-1/other", 5, outcome.outputs[0].checksum)
+    (folder / "private/0.0.out/sub-1/other").write_text("after")
+    outcome = replace(outcome, outputs=(other,))
+    Publishing(out, folder, [earlier], is_call).deliver(stage.job, stage.tasks[0], outcome)
+    assert [(out / name).read_text() for name in NAMES] == [content, content]
 
 
 def test_what_was_not_known(tmp_path: Path, out: Path, stage: Stage) -> None:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from hyperslab.machine import spawner, spawner_program
-from hyperslab.machine.spawner import Ended, Refused
+from hyperslab.machine.spawner import Ended, Refused, Unanswered
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.failing import after
 from tests.system.faults.command import PATIENCE_S, await_that
@@ -142,12 +142,10 @@ def test_a_command_that_cannot_be_killed_is_left(
 ) -> None:
     """As one that waits for a dead server is not: here nothing is sent to it."""
     word = f"85{os.getpid()}"
-    deaf = inspect.getsource(spawner_program)
-    for line in ("os.killpg(group, number)", "os.kill(left, signal.SIGKILL)"):
-        assert line in deaf
-        deaf = deaf.replace(line, "pass")
-    deaf = deaf.replace("GRACE_S = 2.0", "GRACE_S = 0.1").replace("_MOST_S = 10.0", "_MOST_S = 0.3")
-    monkeypatch.setattr(spawner, "_text", lambda: deaf)
+    impatient = altered(
+        ("os.killpg(group, number)", "pass"), ("os.kill(left, signal.SIGKILL)", "pass")
+    )
+    monkeypatch.setattr(spawner, "_text", lambda: impatient)
     script = f"trap '' HUP TERM; echo said; sleep {word}"
     began_s = time.monotonic()
     ended = run(tmp_path, "sh", "-c", script, limit_s=0.3)
@@ -159,6 +157,89 @@ def test_a_command_that_cannot_be_killed_is_left(
     assert not run(tmp_path, "true").is_stuck
     for left in with_word(word):
         left.kill()
+
+
+def altered(*lines: tuple[str, str]) -> str:
+    """The program of spawners, which wait for little, with other lines in place of some."""
+    text = inspect.getsource(spawner_program)
+    shorter = (("GRACE_S = 2.0", "GRACE_S = 0.1"), ("_MOST_S = 10.0", "_MOST_S = 0.3"))
+    for line, other in (*shorter, *lines):
+        assert line in text
+        text = text.replace(line, other)
+    return text
+
+
+@pytest.mark.parametrize(("end", "limit_s", "status"), [("sleep 1000", 0.3, -15), ("exit 3", 9, 3)])
+def test_what_a_command_has_started_and_cannot_be_killed_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, limit_s: float, status: int
+) -> None:
+    """Its failure says so, and another spawner runs the next command, which waits for nothing."""
+    word = f"86{os.getpid()}"
+    deaf = altered(("os.kill(left, signal.SIGKILL)", "pass"))
+    monkeypatch.setattr(spawner, "_text", lambda: deaf)
+    script = f"setsid sleep {word} & until pgrep -f '^sleep {word}$'; do sleep 0.01; done; {end}"
+    ended = run(tmp_path, "sh", "-c", script, limit_s=limit_s)
+    try:
+        assert with_word(word)
+        assert (ended.status, ended.is_stuck) == (status, True)
+        failed = str(after(CommandTask("sub-1", ("sh",)), ended, limit_s, is_short=False))
+        assert "could not be ended: it waits for storage" in failed
+        assert not run(tmp_path, "true").is_stuck
+    finally:
+        for left in with_word(word):
+            left.kill()
+
+
+def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with pytest.raises(Refused, match=f"its log {tmp_path}/log cannot be opened: Is a directory"):
+        run(tmp_path, "true")
+    (tmp_path / "log").rmdir()
+    assert run(tmp_path, "true").status == 0
+
+
+def test_a_command_goes_on_when_its_log_is_not_known_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server of files forgets one that somebody has removed (ESTALE)."""
+    line = "self._nbytes = os.fstat(self._file).st_size - self.offset"
+    stale = altered((line, "raise OSError(errno.ESTALE, 'Stale file handle')"))
+    monkeypatch.setattr(spawner, "_text", lambda: stale)
+    ended = run(tmp_path, "sh", "-c", "echo said; exit 3")
+    assert (ended.status, ended.nbytes) == (3, 0)
+    assert (tmp_path / "log").read_text() == "said\n"
+
+
+HUNG = "data = os.read(self.source, _PIECE_NBYTES)"
+
+
+def test_a_log_that_hangs_ends_the_time_of_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the server of the log does not answer: what the command has started ends, too."""
+    word = f"87{os.getpid()}"
+    hung = altered((HUNG, f"{HUNG}; time.sleep(1000)"))
+    monkeypatch.setattr(spawner, "_text", lambda: hung)
+    monkeypatch.setattr(spawner, "OVER_S", 0.3)
+    with pytest.raises(Unanswered, match="waits for storage of its log"):
+        run(tmp_path, "sh", "-c", f"echo said; setsid sleep {word}; true", limit_s=0.3)
+    await_none(word)
+    monkeypatch.undo()
+    assert run(tmp_path, "true").status == 0
+
+
+def test_a_log_that_hangs_keeps_nobody_who_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = altered((HUNG, f"{HUNG}; time.sleep(1000)"))
+    monkeypatch.setattr(spawner, "_text", lambda: hung)
+    monkeypatch.setattr(spawner, "LEAVE_S", 0.3)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, "sh", "-c", "echo said; sleep 1000", watch=stop)
 
 
 def test_of_much_that_is_printed_the_beginning_and_the_end_are_kept(

@@ -7,6 +7,7 @@ The driver alone does that, behind the tasks, so that nobody has to lock names:
 - a name belongs to the task that has made it; no other takes it, and nothing takes the place of
   what no run has written. Where tasks may share names, the first one has them, and what others
   make of them is left out, and told where it differs (`driver.unkept`)
+- a file is of an attempt that was killed before it has said so only where it is as that has made it
 - what they say of all that is there gets no name, and is kept as a statement
 - what a task that is done again makes takes the place of all that it had made before
 
@@ -57,6 +58,8 @@ class Publishing:
         self._is_call = is_call
         earlier = _earlier(inherited, is_call)
         self._owners = earlier.named
+        self._doubted = earlier.doubted()
+        "What attempts have made that were perhaps killed before they named it, by its names."
         self._unsure: dict[int, set[str]] = {}
         "Names that earlier attempts at a task may have given, and another call as well."
         if is_call:
@@ -78,6 +81,7 @@ class Publishing:
         place = Path(outcome.ran.place)
         if not self.is_there(outcome):
             raise Lost(str(place))
+        self._disown(task, outcome.outputs)
         made, earlier = self._claim(task, outcome.outputs)
         is_private = place.parent == self._private
         try:
@@ -135,6 +139,26 @@ class Publishing:
         if place.parent.name == PRIVATE and place.parent != self._private:
             with suppress(OSError):  # it holds more
                 place.parent.rmdir()
+
+    def _disown(self, task: Task, written: Sequence[Written]) -> None:
+        """See that no name which matters for a task passes for given because somebody was about to
+        give it: a file that is there and is another one belongs to who has put it there. Raises
+        OSError.
+        """
+        names = {one.path for one in written}
+        with self._lock:
+            names |= self._names.get(task.id, set()) | self._unsure.get(task.id, set())
+            for name in sorted(names & self._doubted.keys()):
+                is_own = _may_be_one_of(self._out / name, self._doubted[name])
+                del self._doubted[name]
+                if not is_own:
+                    self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        """Let a name be that of a file which no task has made."""
+        self._owners.pop(name, None)
+        for owned in (*self._names.values(), *self._unsure.values()):
+            owned.discard(name)
 
     def _claim(
         self, task: Task, written: Sequence[Written]
@@ -319,6 +343,17 @@ def _settle(place: Path, made: Iterable[Written], is_synced: bool) -> None:
             renaming.synchronise(place / written.path)
 
 
+def _may_be_one_of(path: Path, attempts: Sequence[Written]) -> bool:
+    """Whether nothing is there, or a file that one of these attempts has made. Raises OSError."""
+    if not os.path.lexists(path):
+        return True
+    if not path.is_file():
+        return False
+    nbytes = path.stat().st_size
+    sums = [one.checksum for one in attempts if one.nbytes == nbytes]
+    return bool(sums) and ("" in sums or checksums.of_file(path) in sums)
+
+
 def _owns(task: Task, name: str) -> bool:
     """Whether no other task may make a file of this name."""
     assert task.command is not None
@@ -352,6 +387,8 @@ class _Earlier:
         "Owners of names that were given."
         self.staged: dict[str, int | None] = {}
         "Owners of names that may have been given."
+        self._about_to: dict[str, list[Written]] = {}
+        "What has been about to get a name."
         self._of_task: dict[int, set[str]] = {}
 
     def note(self, task: int | None, outcome: Outcome) -> None:
@@ -363,9 +400,16 @@ class _Earlier:
         if outcome.status == "done":
             found = self.named
             self._forget(task, names)
+        else:
+            for written in outcome.outputs:
+                self._about_to.setdefault(written.path, []).append(written)
         found |= dict.fromkeys(names, task)
         if task is not None:
             self._of_task.setdefault(task, set()).update(names)
+
+    def doubted(self) -> dict[str, list[Written]]:
+        """What attempts have made, by names of which nobody has said that they were given."""
+        return {name: made for name, made in self._about_to.items() if name not in self.named}
 
     def _forget(self, task: int | None, made: set[str]) -> None:
         if task is None:

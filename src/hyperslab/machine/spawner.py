@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,10 +30,24 @@ KEPT_NBYTES = 64 * 1024**2
 "Bytes of what a command prints that its log keeps: of more the beginning and the end."
 POLL_S = 0.2
 "How often whoever waits for a command looks whether it is still to run."
+OVER_S = 120.0
+"""How long a spawner may take to answer when the time of its command is over, which it asks to end,
+kills, and removes the rest of: one that takes longer waits for storage itself.
+"""
+LEAVE_S = 90.0
+"How long a spawner may take to end with its command, before it is killed."
+_KILLED_S = 5.0
+"How long one that was killed is waited for: it may wait for storage that does not answer."
 
 
 class Refused(OSError):
     """Raised for a command that could not be started."""
+
+
+class Unanswered(Refused):
+    """Raised for a command of which nobody knows how it ended, as its spawner waits for storage
+    that does not answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +72,9 @@ class Ended:
     nbytes: int
     "Length of that, as far as it was kept."
     is_stuck: bool = False
-    "Whether it has not ended although it was killed, as it waits for what does not answer."
+    """Whether it, or something that it has started, has not ended although it was killed, as that
+    waits for what does not answer.
+    """
 
 
 class _Spawner:
@@ -69,6 +88,7 @@ class _Spawner:
             start_new_session=True,
             bufsize=0,
         )
+        self._is_given_up = False
         _all.add(self)
 
     @property
@@ -76,13 +96,18 @@ class _Spawner:
         return self.process.poll() is None
 
     def ask(self, request: Mapping[str, Any], watch: Callable[[], None]) -> dict[str, Any]:
-        """Answer of the process to a request; what `watch` raises passes through."""
+        """Answer of the process to a request; what `watch` raises passes through. Raises Refused,
+        Unanswered.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         left = memoryview(json.dumps(request).encode() + b"\n")
         while left:
             left = left[self.process.stdin.write(left) :]
-        return _answer(self.process.stdout.fileno(), watch)
+        most_s = math.inf
+        if request["limit_s"]:
+            most_s = request["limit_s"] + OVER_S
+        return _answer(self.process.stdout.fileno(), watch, most_s)
 
     def leave(self) -> None:
         """Close our ends of its pipes, upon which it ends with the command that it runs."""
@@ -92,9 +117,24 @@ class _Spawner:
         self.process.stdout.close()
 
     def end(self) -> None:
-        """End it, and wait for that."""
+        """End it, and wait for that, unless it waits for storage that does not answer."""
         self.leave()
-        self.process.wait()
+        if self._is_given_up:
+            return
+        try:
+            self.process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Kill it, and all that it has started."""
+        self._is_given_up = True
+        left = spawner_program.descendants(self.process.pid)
+        for pid in (self.process.pid, *left):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_KILLED_S)
 
     __del__ = end
 
@@ -135,7 +175,7 @@ def run(
 
     `limit_s` is the time that it may take; `watch` is called now and then, and ends the command by
     what it raises. `after` is a command that removes what lies outside of the processes of one that
-    fails or is ended. Raises Refused for a command that cannot be started.
+    fails or is ended. Raises Refused for a command that cannot be started, Unanswered.
     """
     if _here.spawner is None or not _here.spawner.is_alive:
         _here.spawner = _Spawner()
@@ -150,7 +190,9 @@ def run(
     }
     try:
         answer = _here.spawner.ask(request, watch)
-    except Refused:  # the spawner was killed, and removes nothing any more
+    except Refused as error:  # the spawner was killed, and removes nothing any more
+        if isinstance(error, Unanswered):
+            _here.spawner.give_up()
         end()
         _clean_up(after, cwd, env)
         raise
@@ -198,10 +240,13 @@ def _text() -> str:
     return inspect.getsource(spawner_program)
 
 
-def _answer(fd: int, watch: Callable[[], None]) -> dict[str, Any]:
+def _answer(fd: int, watch: Callable[[], None], most_s: float) -> dict[str, Any]:
+    give_up_at = time.monotonic() + most_s
     said = b""
     while not said.endswith(b"\n"):
         if not select.select([fd], [], [], POLL_S)[0]:
+            if time.monotonic() > give_up_at:
+                raise Unanswered(0, "the process that runs it waits for storage of its log", "")
             watch()
             continue
         data = os.read(fd, 1 << 16)

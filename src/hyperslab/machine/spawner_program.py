@@ -16,8 +16,8 @@ has started. It rests on the standard library alone, and starts in some 20 ms.
   command (`after`), unless the first one ended well
 - what it prints comes by a pipe, and goes to its log as it comes; of more than the log is to keep
   the beginning and the end stay
-- one that no signal ends, as it waits for a server or a device that does not answer, is left to
-  itself after a while; this process ends then, too
+- what no signal ends, the command or something that it has started, as it waits for a server or a
+  device that does not answer, is left to itself after a while; this process ends then, too
 
 Held by tests/machine/test_spawner.py.
 """
@@ -88,7 +88,11 @@ def _requests() -> Iterator[dict[str, Any]]:
 
 def _run(request: dict[str, Any], woken: int) -> dict[str, Any] | None:
     """Run a command to its end; None where the worker is gone."""
-    with closing(_Log(request["log"], request["kept_nbytes"])) as log:
+    try:
+        log = _Log(request["log"], request["kept_nbytes"])
+    except OSError as error:
+        return {"refusal": [0, "", f"its log {request['log']} cannot be opened: {error.strerror}"]}
+    with closing(log):
         began_ns = time.monotonic_ns()
         child, refusal = _start(request, log.sink)
         log.listen()
@@ -100,14 +104,14 @@ def _run(request: dict[str, Any], woken: int) -> dict[str, Any] | None:
         ended_ns = time.monotonic_ns()
         if request["after"] and (status or why):
             _clean_up(request, log)
-        _end_the_rest(usage, log, GRACE_S if status is None else _MOST_S)
+        is_stuck = _end_the_rest(usage, log, GRACE_S if status is None else _MOST_S)
         nbytes = log.end()
     if why == "left":
         return None
     return {
         "status": os.waitstatus_to_exitcode(signal.SIGKILL if status is None else status),
         "is_late": why == "late",
-        "is_stuck": status is None,
+        "is_stuck": is_stuck,
         "start_ns": began_ns,
         "end_ns": ended_ns,
         "user_s": usage.user_s,
@@ -130,7 +134,12 @@ class _Log:
         self._path = path
         self._kept_nbytes = kept_nbytes
         self._too_long_nbytes = kept_nbytes
-        self.offset = os.fstat(self._file).st_size
+        try:
+            self.offset = os.fstat(self._file).st_size
+        except OSError:
+            os.close(self._file)
+            raise
+        self._nbytes = 0
         self._left_out = 0
         self._lost = 0
         self.source, self.sink = os.pipe()
@@ -157,7 +166,7 @@ class _Log:
             return False
         self.is_open = bool(data)
         self._append(data)
-        if os.fstat(self._file).st_size - self.offset > self._too_long_nbytes:
+        if self._length() > self._too_long_nbytes:
             self._keep_short()
         return self.is_open
 
@@ -170,7 +179,15 @@ class _Log:
                 break
         if self._lost:
             self._append(f"\nhyperslab: {self._lost:,} bytes could not be written here\n".encode())
-        return os.fstat(self._file).st_size - self.offset
+        return self._length()
+
+    def _length(self) -> int:
+        """Bytes that the file has of this command; of one whose server does not know it any more,
+        those that it had when it was last seen.
+        """
+        with suppress(OSError):
+            self._nbytes = os.fstat(self._file).st_size - self.offset
+        return self._nbytes
 
     def _append(self, data: bytes) -> None:
         """Write to a disk that may be full: the command goes on, and its log lacks that."""
@@ -382,32 +399,35 @@ def _clean_up(request: dict[str, Any], log: _Log) -> None:
             time.sleep(_AGAIN_S)
 
 
-def _end_the_rest(usage: _Usage, log: _Log, most_s: float) -> None:
-    """Kill what a command has left running, and wait for it, for some seconds at most."""
+def _end_the_rest(usage: _Usage, log: _Log, most_s: float) -> bool:
+    """Kill what a command has left running, and itself, and wait for that, for some seconds at
+    most; whether some of it is still there.
+    """
     give_up_at = time.monotonic() + most_s
     while time.monotonic() < give_up_at:
         try:
             pid, _, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return False
         if pid:
             usage.add(used)
             continue
-        for left in _descendants():
+        for left in descendants(os.getpid()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(left, signal.SIGKILL)
         if not log.pump():
             time.sleep(_AGAIN_S)
+    return True
 
 
-def _descendants() -> list[int]:
-    """Processes that this one has started, and those that these have."""
+def descendants(top: int) -> list[int]:
+    """Processes that one has started, and those that these have."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
             parent = int(file.read().rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(name))
-    found = children.get(os.getpid(), [])
+    found = children.get(top, [])
     for pid in found:  # which grows
         found += children.get(pid, [])
     return found

@@ -96,6 +96,10 @@ class CommandTask:
     """Names below the output directory of files that no task has made, and that it may take the
     place of: those that it does not make go when it is done.
     """
+    expected: tuple[str, ...] = ()
+    """Names as those of `outputs` that follow from its words and inputs, as by a description of its
+    program: a resumed run does not repeat tasks of which others were said before, or none.
+    """
     made_of: str = ""
     "What it reads beside its inputs, in a word: a resumed run repeats it where that has changed."
 

@@ -206,7 +206,7 @@ def _require_usable(tasks: Sequence[CommandTask]) -> None:
 
 
 def _declared(task: CommandTask) -> Iterator[str]:
-    for name in task.outputs:
+    for name in (*task.outputs, *task.expected):
         parts = name.split("/")
         if {"", ".", ".."}.intersection(parts) or parts[0] == FOLDER:
             raise UsageError(

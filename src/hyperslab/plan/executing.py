@@ -4,7 +4,8 @@ What the command makes is in a private folder, with exit status 0 whole and with
 names it for all to see does that behind the task (`hyperslab.driver.publishing`), and on the same
 host waits then until it is on storage. On other hosts, whose memory nobody else can sync, the slot
 does. Private folders lie on fast tiers as long as these have room. Where one was full or gone when
-a command failed, it runs once more without them.
+a command failed, it runs once more without them. The private folders of a command that cannot be
+ended stay, as removing them may wait for what it waits for: whoever sweeps removes them.
 
 Held by tests/apps/commands.
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from hyperslab.blocks.writing import Written
 from hyperslab.machine import spawner
-from hyperslab.machine.spawner import Ended, Refused
+from hyperslab.machine.spawner import Ended, Refused, Unanswered
 from hyperslab.machine.words import unset_in
 from hyperslab.plan import contents
 from hyperslab.plan.collecting import collected, tell_left_out
@@ -113,7 +114,7 @@ def _admits(room: Room | None, nbytes: int) -> bool:
     return not refusal(room.area)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Places:
     """The private folders of one attempt."""
 
@@ -122,6 +123,10 @@ class _Places:
     out: Path
     work: Path
     copies: Path | None
+    is_stuck: bool = False
+    """Whether something of the command waits for storage that does not answer: whoever looked into
+    these folders might wait for it, too.
+    """
 
 
 def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
@@ -131,6 +136,8 @@ def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
             place.mkdir(parents=True)
         _run(commands, state, places)
     except BaseException as error:
+        if places.is_stuck:
+            raise
         is_of_tier = isinstance(error, (CommandFailed, OSError)) and tiers.are_short
         if commands.kept and isinstance(error, CommandFailed) and not is_of_tier:
             keep_of_failed(commands, state, places.name, {"out": places.out, "work": places.work})
@@ -139,9 +146,10 @@ def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
             raise _TierShort from error
         raise
     finally:
-        remove_tree(places.work)
-        if places.copies is not None:
-            remove_tree(places.copies)
+        if not places.is_stuck:
+            remove_tree(places.work)
+            if places.copies is not None:
+                remove_tree(places.copies)
 
 
 def _places(commands: Commands, task: Task, tiers: _Tiers) -> _Places:
@@ -200,7 +208,9 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
                 after_words,
             )
     except Refused as error:
+        places.is_stuck = isinstance(error, Unanswered)
         raise not_started(error) from error
+    places.is_stuck = ended.is_stuck
     cpu_ns = int((ended.user_s + ended.system_s) * 1e9)
     note(Phase("compute", ended.start_ns, ended.end_ns, 0, cpu_ns, -1))
     state.ran = _ran(words, ended, log.name)
@@ -317,7 +327,8 @@ def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
 def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]) -> None:
     """Raise CommandFailed for a command that ended well, and has not made what it was to make."""
     names = {written.path for written in made}
-    missing = [name for name in command.outputs if not _is_made(name, names)]
+    required = (*command.outputs, *command.expected)
+    missing = [name for name in required if not _is_made(name, names)]
     if missing:
         raise without_outputs(command, ended, f"it has not made {missing[0]}")
     if uses((*command.argv, *command.folders), "out") and not made:

@@ -76,18 +76,19 @@ def after(
 def _end(ended: Ended, limit_s: float | None) -> tuple[str, str]:
     """How a command has ended: the name of its failure, and in words."""
     if ended.is_late:
-        return "TimeLimit", f"it took longer than {limit_s:g} s{_stuck(ended)}"
+        return "TimeLimit", f"it took longer than {limit_s:g} s{_stuck(ended, '')}"
+    rest = _stuck(ended, "what it has started ")
     if ended.status < 0:
-        return "Signal", f"ended by {_named(-ended.status)}"
-    return "ExitStatus", f"exit status {ended.status}"
+        return "Signal", f"ended by {_named(-ended.status)}{rest}"
+    return "ExitStatus", f"exit status {ended.status}{rest}"
 
 
-def _stuck(ended: Ended) -> str:
+def _stuck(ended: Ended, what: str) -> str:
     if not ended.is_stuck:
         return ""
     return (
-        ", and could not be ended: it waits for storage or a device that does not answer, and is"
-        " left to itself"
+        f", and {what}could not be ended: it waits for storage or a device that does not answer,"
+        " and is left to itself"
     )
 
 

@@ -179,6 +179,12 @@ def test_many_files_are_fetched_and_no_others(
     line = content.line_to_get(some)
     assert line.startswith(f"xargs --null --arg-file={tmp_path}/hyperslab-get-")
     assert fetched(line, tmp_path) == sorted(some)
+    assert content.line_to_get(some) == line  # the list is written once
+    assert len(list(tmp_path.glob("hyperslab-get-*"))) == 1
+    (written,) = tmp_path.glob("hyperslab-get-*")
+    written.unlink()
+    written.symlink_to(tmp_path / "of-somebody-else")
+    assert fetched(content.line_to_get(some), tmp_path) == sorted(some)
     assert fetched(content.line_to_get(heads + others), tmp_path) == sorted(heads + others)
     sites = absent(tmp_path / "sites", *(f"S{label}/{t1w('1')}" for label in labels))
     line = content.line_to_get(sites)

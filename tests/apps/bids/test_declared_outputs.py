@@ -5,13 +5,20 @@ need or exclude others, and lines for a shell.
 from __future__ import annotations
 
 import json
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperslab.apps.bids.app import task_of
 from hyperslab.apps.bids.boutiques import called
+from hyperslab.apps.bids.running import Asked, select
+from hyperslab.apps.bids.template import words_app
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.plan.command import CommandTask, Execute
+from hyperslab.plan.commanded import digest_of, pipeline_of
 from tests.apps.bids.datasets import make, t1w
 from tests.system.end_to_end.command import Finished, call
 
@@ -170,3 +177,32 @@ def test_a_file_that_has_to_be_there(tmp_path: Path) -> None:
     assert failed.code == 1, failed
     missing = "it has not made sub-1/anat/sub-1.nii"
     assert f"exit status 0, but {missing}" in failed.err
+
+
+def of_one(home: Path, *outputs: str) -> CommandTask:
+    """The task of a participant without sessions, by a tool that makes these for certain."""
+    words = ("cp", "{t1w}", "{out}/x")
+    app = words_app(words, {"Name": "cp", "Description": "cp"}, outputs=outputs)
+    selection = select(make(home, t1w("1")), Asked())
+    return task_of(app, selection.units[0], selection.root)
+
+
+def test_what_is_said_of_files_repeats_no_task(tmp_path: Path) -> None:
+    """Results of a version that did not listen to it are results."""
+    task = of_one(tmp_path, "{prefix}.nii")
+    assert task.expected == ("sub-1/anat/sub-1.nii",)
+    assert digest_of(task) == digest_of(of_one(tmp_path))
+    twice = (task, replace(task, label="sub-2"))
+    with pytest.raises(UsageError, match="would both write"):
+        pipeline_of(Execute(twice, "t", "", ""))
+
+
+def test_paths_of_which_a_part_is_empty(tmp_path: Path) -> None:
+    """As that of a session is for who has none; what leaves {out} is the fault of one unit."""
+    empty = of_one(tmp_path, "{session}/x", "{session}//y/", "{session}")
+    assert empty.expected == ("sub-1/anat/x", "sub-1/anat/y", "sub-1/anat")
+    assert pipeline_of(Execute((empty,), "t", "", "")).source.sources
+    beyond = of_one(tmp_path, "{session}../x")
+    said = subprocess.run(beyond.argv, capture_output=True, text=True, check=False)
+    sentence = "sub-1/x is not in sub-1/anat, which {out} is\n"
+    assert (said.returncode, said.stderr) == (1, sentence.replace("{out}", "{{out}}"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.logs import logged
 from hyperslab.driver.result import Result
 from hyperslab.errors import UsageError
+from hyperslab.machine import spawner
+from hyperslab.machine.spawner import Ended
+from hyperslab.plan import executing
 
 LEAVES = """echo trace > "$0/crash.txt"; echo half > "$1/node"; exit ${2}"""
 "A script that writes to {out} and {work}, and ends with a status."
@@ -66,3 +71,21 @@ def test_where_nothing_can_be_kept(tmp_path: Path) -> None:
     pipeline = hyperslab.Pipeline(np.zeros(3)).write(tmp_path / "o")
     with pytest.raises(UsageError, match="keep_failed is for commands"):
         hyperslab.run(pipeline, keep_failed=tmp_path)
+
+
+def test_nobody_looks_into_what_a_command_has_left_that_cannot_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lie on the storage for which the command waits."""
+    removed: list[Path] = []
+    run_it = spawner.run
+
+    def stuck(*arguments: Any) -> Ended:
+        return replace(run_it(*arguments), is_stuck=True)
+
+    monkeypatch.setattr(spawner, "run", stuck)
+    monkeypatch.setattr(executing, "remove_tree", removed.append)
+    result = run(tmp_path / "out", tmp_path / "kept", 3, retries=0)
+    assert "could not be ended" in str(result.failures[0].message)
+    assert not (tmp_path / "kept").exists()
+    assert not removed

@@ -28,6 +28,8 @@ class Command:
     "Folder below the output directory that is made for what the command writes."
     outputs: tuple[str, ...] = ()
     "Files, or folders, below the output directory that it makes for certain."
+    expected: tuple[str, ...] = ()
+    "Such that follow from its words and inputs, as CommandTask has them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
     unit with a fault the task fails, and says why.
     """
     if unit.fault:
-        return CommandTask(unit.label, (*_REFUSE, literal(unit.fault)), is_kept=is_kept)
+        return CommandTask(unit.label, refusing(unit.fault), is_kept=is_kept)
     commands = app.commands(unit, root)
     outputs = tuple(name for command in commands for name in command.outputs)
     inputs: tuple[str, ...] = (os.path.join(root, unit.folder),)
@@ -82,11 +84,17 @@ def task_of(app: App, unit: Unit, root: str, is_kept: bool = False) -> CommandTa
         stem=stem,
         after=app.after,
         limits=app.limits,
+        expected=tuple(name for command in commands for name in command.expected),
         is_kept=is_kept,
         mounted=(app.mounted, unit.participant.site),
         statements=names_of(unit.participant.site),
         folders=tuple(dict.fromkeys(f"{OUT}/{command.folder}" for command in commands)),
     )
+
+
+def refusing(why: str) -> tuple[str, ...]:
+    """The words of a command that fails, and says why."""
+    return (*_REFUSE, literal(why))
 
 
 def in_turn(commands: Sequence[Command]) -> tuple[str, ...]:

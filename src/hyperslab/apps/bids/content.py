@@ -7,9 +7,11 @@ that are not here, or a list of them. Held by tests/apps/bids/test_dataset.py.
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
 import shlex
+import stat
 import tempfile
 from collections.abc import Sequence
 
@@ -21,6 +23,8 @@ _NAMED = 8
 "Paths, or patterns, that a line lists."
 _MOST_NBYTES = 10**6
 "Bytes of all paths that patterns stand for: a half of what a shell hands to a program by default."
+_LIST = "hyperslab-get-"
+"What the names of lists of paths begin with."
 _OF_SOMEBODY = re.compile("(sub|ses)-")
 _PLAIN = re.compile(r"[\w.+*/-]+", re.ASCII)
 "Patterns of which a shell changes nothing but *."
@@ -56,9 +60,36 @@ def line_to_get(paths: Sequence[str]) -> str:
     patterns = _patterns(home, paths)
     if patterns:
         return " ".join(["datalad get", *(f"{shlex.quote(home)}/{one}" for one in patterns)])
-    with tempfile.NamedTemporaryFile(prefix="hyperslab-get-", delete=False) as file:
-        file.write(b"".join(os.fsencode(path) + b"\0" for path in paths))
-    return f"xargs --null --arg-file={shlex.quote(file.name)} datalad get"
+    listed = _listed(b"".join(os.fsencode(path) + b"\0" for path in paths))
+    return f"xargs --null --arg-file={shlex.quote(listed)} datalad get"
+
+
+def _listed(content: bytes) -> str:
+    """Path of a temporary file with this content, which is written once."""
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path = os.path.join(tempfile.gettempdir(), f"{_LIST}{digest}")
+    if _is_own(path, content):
+        return path
+    with tempfile.NamedTemporaryFile(prefix=_LIST, delete=False) as file:
+        file.write(content)
+    try:
+        os.link(file.name, path)
+    except OSError:  # a file of somebody else has that name, or there are no links
+        return file.name
+    os.unlink(file.name)
+    return path
+
+
+def _is_own(path: str, content: bytes) -> bool:
+    """Whether this is a file of this user, which nobody else may change, with some content."""
+    try:
+        about = os.lstat(path)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
+            return False
+        with open(path, "rb") as file:
+            return file.read() == content
+    except OSError:
+        return False
 
 
 def _patterns(home: str, paths: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from hyperslab.apps.bids.app import OUT, App, Command, place_of
+from hyperslab.apps.bids.app import OUT, App, Command, place_of, refusing
 from hyperslab.apps.bids.unit import Unit, require_distinct
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.words import words_of
@@ -61,8 +61,11 @@ def words_app(
             variables = [f"{name}={value}" for name, value in environment.items()]
             argv = ("env", *_substituted(variables, values), *argv)
         folder = values["out"].removeprefix(f"{OUT}/")
-        made = (os.path.join(folder, name) for name in _substituted(outputs, values))
-        return Command(argv, folder, tuple(filled(tuple(made), {}, ())))
+        made = [_below(folder, name) for name in _substituted(outputs, values)]
+        for name in made:
+            if not f"{name}/".startswith(f"{folder}/"):
+                return Command(refusing(f"{name} is not in {folder}, which {{out}} is"), folder)
+        return Command(argv, folder, expected=tuple(filled(made, {}, ())))
 
     def commands(unit: Unit, root: str) -> list[Command]:
         if IMAGE not in named:
@@ -82,6 +85,11 @@ def group_words(template: str, root: str, results: str) -> tuple[str, ...]:
     _require_program(GROUP_APP, words[0])
     _named(GROUP_APP, words, OF_GROUP)
     return _substituted(words, {RESULTS: results, "bids_dir": root})
+
+
+def _below(folder: str, name: str) -> str:
+    """The path of what a template names below {out}, whichever of its placeholders are empty."""
+    return os.path.normpath(os.path.join(folder, name.lstrip("/")))
 
 
 def _split(flag: str, template: str, example: str) -> list[str]:

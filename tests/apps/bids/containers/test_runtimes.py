@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -14,13 +13,12 @@ import pytest
 from hyperslab.apps.bids.containers import images
 from hyperslab.apps.bids.containers.images import AUTO, remove_left, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, generated_by
-from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, Mount, app_words
-from hyperslab.apps.bids.containers.shown import Results, shown
+from hyperslab.apps.bids.containers.runtimes import RUNTIMES, Container, app_words
 from hyperslab.cli import bids_front
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.commanded import digest_of
-from tests.apps.bids.containers.programs import IDENTITY, described, install, seen_last, words_of
+from tests.apps.bids.containers.programs import IDENTITY, described, install, words_of
 from tests.apps.bids.datasets import make, t1w
 from tests.system.end_to_end.command import Finished, call
 
@@ -32,15 +30,6 @@ SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(64)
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return make(tmp_path / "my data", t1w("1"), "sub-10/anat/sub-10_T2w.nii.gz")
-
-
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is before all others on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    return folder
 
 
 def image_for(runtime: str, folder: Path) -> str:
@@ -214,22 +203,6 @@ def test_a_container_for_each_session(runtime: str, programs: Path, tmp_path: Pa
     assert (group.code, "no effect  --session-label" in group.err) == (0, True), group
 
 
-def test_results_whose_names_runtimes_would_take_apart(tmp_path: Path) -> None:
-    """They are links, and go with all else that is shown; what is put beside them stays."""
-    home = make(tmp_path / "out", "sub-1/b/x", "sub-1_at_12:30.html", "old.tsv", ".hidden")
-    private = tmp_path / "private"
-    private.mkdir()
-    with shown(Results(home, private, frozenset((home / "old.tsv",)))) as mounts:
-        assert mounts == [Mount(str(home), "/hyperslab-results")]
-        links = sorted(path for path in private.rglob("*") if path.is_symlink())
-        assert [path.relative_to(private).as_posix() for path in links] == [
-            "sub-1/b/x",
-            "sub-1_at_12:30.html",
-        ]
-        (private / "sub-1/new").touch()
-    assert sorted(path.name for path in private.rglob("*")) == ["new", "sub-1"]
-
-
 @pytest.mark.parametrize("level", ["group", "both"])
 def test_a_group_level_that_names_itself_once(
     level: str, home: Path, programs: Path, tmp_path: Path
@@ -291,43 +264,6 @@ def test_the_runtime_that_has_the_image_is_taken(programs: Path, tmp_path: Path)
     assert (found.runtime, found.identity) == ("singularity", "")
     elsewhere = require_usable(Container("far/away:1", "docker"), is_here=False)
     assert elsewhere.identity == ""
-
-
-@pytest.mark.parametrize(
-    ("runtime", "level"), [("docker", "group"), ("apptainer", "group"), ("docker", "both")]
-)
-def test_many_results(runtime: str, level: str, home: Path, programs: Path, tmp_path: Path) -> None:
-    """More names than are mounted one by one: folders are folders, and files are links to all
-    results. What takes the place of a link gets no name, now or later.
-    """
-    log = install(programs, runtime)
-    out = tmp_path / "out"
-    image = ("--container", image_for(runtime, tmp_path), "--runtime", runtime)
-    asked = (*image, "--app-arguments", "--pages 120", "--retries", 0)
-    if level == "group":
-        assert bids(home, out, "participant", *asked).code == 0
-    (home / "replaced").write_text("sub-1/made.txt")
-    failed = bids(home, out, level, *asked)
-    told = "another task has written sub-1/made.txt already"
-    assert (failed.code, told in failed.err) == (1, True), failed
-    (home / "replaced").unlink()
-    more = () if level == "group" else ("--resume",)
-    done = bids(home, out, level, *asked, *more)
-    assert done.code == 0, done
-    mounts = mounted(words_of(log, "run")[-1], RUNTIMES[runtime].mount)
-    assert sorted(mounts) == ["/data", "/hyperslab-results", "/out", "/work"]
-    assert mounts["/hyperslab-results"] == f"{out}:ro"
-    pages = [f"sub-{label}_{number:0200}.html" for label in (1, 10) for number in range(120)]
-    results = [*pages, "sub-1/made.txt", "sub-10/made.txt"]
-    seen = seen_last(log)
-    assert {name: to for name, to in seen.items() if to} == {
-        name: f"/hyperslab-results/{name}" for name in results
-    }
-    assert sorted(seen) == sorted([*results, "sub-1", "sub-10", "dataset_description.json"])
-    made = (path.relative_to(out).as_posix() for path in out.rglob("*.[ht]*") if path.is_file())
-    assert sorted(name for name in made if name[0] != ".") == sorted([*results, "group.txt"])
-    assert (out / "sub-1/made.txt").read_text() == "1"
-    assert not any(path.is_symlink() for path in out.rglob("*"))
 
 
 OTHER = "s390x" if platform.machine() != "s390x" else "amd64"
