@@ -483,7 +483,7 @@ def test_a_host_without_our_python_is_a_sentence(
     tmp_path: Path, home: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "pythons", lambda: ("/not/python", "python2.8"))
-    said = "^connect='ssh:one': one has no Python of our version: install it there, as /not/python or"
+    said = "^connect='ssh:one': one has no Python of our version: install it there, as /not/python"
     with pytest.raises(UsageError, match=said):
         run(tmp_path, pipeline, connect="ssh:one")
     assert not (tmp_path / "out").exists()
