@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,3 +33,12 @@ def podman() -> Iterator[Podman]:
 def home(tmp_path: Path) -> Path:
     """Two participants, whose labels begin alike."""
     return make(tmp_path / "my data", t1w("1"), t1w("10"), content=b"head\n")
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is before all others on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    return folder

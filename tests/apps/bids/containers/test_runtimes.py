@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -32,15 +31,6 @@ SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(64)
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return make(tmp_path / "my data", t1w("1"), "sub-10/anat/sub-10_T2w.nii.gz")
-
-
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is before all others on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    return folder
 
 
 def image_for(runtime: str, folder: Path) -> str:
