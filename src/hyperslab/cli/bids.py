@@ -276,12 +276,8 @@ def bids(
     gather = _gather(selection, out, level, app, group_app, contained)
     is_brain = app == BRAIN and contained is None and not gather
     then = _then(selection, out, level, app, gather, contained, allow_missing)
-    if level == GROUP and dry_run:
-        require = _complete(is_brain, contained)
-        require_ready(selection, out, then[0], options, require, allow_missing)
-        return foretell_group(selection, out)
     if level == GROUP:
-        how = (is_brain, allow_missing, options, quiet, verbose)
+        how = (is_brain, allow_missing, options, quiet, verbose, dry_run)
         return _group(selection, out, then[0], contained, *how)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
@@ -388,14 +384,18 @@ def _group(
     options: Options,
     quiet: bool,
     verbose: bool,
+    dry_run: bool,
 ) -> int:
-    """Run the group level by itself, and say what came of it."""
+    """Run the group level by itself, and say what came of it, or in a dry run what would."""
+    require = _complete(is_brain, contained)
+    if dry_run:
+        require_ready(selection, out, task, options, require, allow_missing)
+        return foretell_group(selection, out)
     if contained is not None:
         for line in containers.without_effect(contained):
             mention(line, quiet=quiet)
     progress = progress_for(quiet)
     tidy = partial(_tidy, contained, out, options)
-    require = _complete(is_brain, contained)
     result = run_group(selection, out, task, options, require, progress, allow_missing, tidy)
     if result.ok:
         lines = [told(result, out)]

@@ -10,7 +10,7 @@ import pytest
 
 from hyperslab.apps.bids import grouping
 from hyperslab.apps.bids.gathering import require_brains, run_group
-from hyperslab.apps.bids.group import Group
+from hyperslab.apps.bids.group import BY_IMAGE, Group
 from hyperslab.apps.bids.running import Asked, gathered, run_participants, select
 from hyperslab.apps.bids.template import template_app
 from hyperslab.driver.options import Options
@@ -105,4 +105,4 @@ def test_what_nobody_reads_may_be_gone(tmp_path: Path) -> None:
     task = grouping.group_task(selection, out)
     result = run_group(selection, out, task, options, require_brains)
     assert result.ok, result.failures
-    assert (out / grouping.BY_IMAGE).read_text().count("\n") == 3
+    assert (out / BY_IMAGE).read_text().count("\n") == 3

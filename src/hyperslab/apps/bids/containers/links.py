@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.apps.bids.containers.runtimes import OUT
+from hyperslab.storage.permitted import open_folders
 
 
 def settle_links(private: Path) -> list[str]:
     """Let absolute links lead to what is meant below the folder that a container knew as /out;
     names of those that lead elsewhere, which are removed.
     """
+    with suppress(OSError):  # of somebody else: whoever collects results says so
+        open_folders(private)
     links = list(_absolute_links(private))
     for link in links:
         _make_relative(private, link)
