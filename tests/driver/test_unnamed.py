@@ -98,6 +98,35 @@ def test_what_a_killed_call_has_made_is_taken(tmp_path: Path, ran: Path) -> None
     assert ran.read_text() == "sub-1\nsub-2\nsub-2\n"
 
 
+def test_a_group_level_leaves_what_a_killed_call_has_made(tmp_path: Path, ran: Path) -> None:
+    """It is there for the next call that is asked for it."""
+    home, out = make(tmp_path / "data", t1w("1"), t1w("2")), tmp_path / "out"
+    app = f"sh -c 'echo {{prefix}} >> {ran}; cp {{t1w}} {{out}}/{{prefix}}_copy.nii.gz'"
+    line = ("bids", home, out, "participant", "--app", app, *SERIAL, "--participant-label")
+    resumed(out, *line, "1")
+    killed(*line, "2", "--resume")
+    gather = ("--group-app", "sh -c 'ls {results} > {out}/names'", "--allow-missing")
+    group = call("bids", home, out, "group", "--app", app, *gather, *SERIAL)
+    assert group.code == 0, group
+    resumed(out, *line, "2")
+    assert ran.read_text() == "sub-1\nsub-2\n"
+
+
+def test_a_group_level_removes_what_a_killed_one_has_made(tmp_path: Path, ran: Path) -> None:
+    """As it is made anew."""
+    home, out = make(tmp_path / "data", t1w("1")), tmp_path / "out"
+    line = ("bids", home, out, "participant", "--app", "cp {t1w} {out}/{prefix}_x.nii.gz", *SERIAL)
+    assert call(*line).code == 0
+    gather = ("--group-app", f"sh -c 'echo all >> {ran}; ls {{results}} > {{out}}/names'")
+    group = ("bids", home, out, "group", "--app", "cp", *gather, *SERIAL)
+    killed(*group)
+    assert any(out.glob(f".hyperslab/run-*/{PRIVATE}/*"))
+    done = call(*group)
+    assert done.code == 0, done
+    assert not any(out.glob(f".hyperslab/run-*/{PRIVATE}"))
+    assert ran.read_text() == "all\nall\n"
+
+
 def test_a_call_removes_what_is_in_its_hands_alone(tmp_path: Path) -> None:
     """Another one may be taking over the rest of the same submission."""
     folder = tmp_path / "out" / ".hyperslab" / "run-0001"

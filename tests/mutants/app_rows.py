@@ -99,6 +99,27 @@ APPS = [
         "tests/apps/bids/test_gathering.py::test_both_levels_after_somebody_was_done_again",
     ),
     Mutant(
+        "a participant whose files are gone begins beside a group level",
+        "src/hyperslab/apps/bids/gathering.py",
+        "done=prepared.done | ids, damaged=0",
+        "done=prepared.done, damaged=0",
+        "tests/apps/bids/test_gathering.py::test_results_that_are_gone_for_a_while",
+    ),
+    Mutant(
+        "a unit that no run has come to is not missed",
+        "src/hyperslab/apps/bids/earlier.py",
+        "            tried.setdefault(label, False)",
+        "            tried.setdefault(label, True)",
+        "tests/apps/bids/test_gathering.py::test_a_session_that_no_run_came_to",
+    ),
+    Mutant(
+        "a group level leaves what a killed one has made, and removes what others have",
+        "src/hyperslab/driver/unnamed.py",
+        "if max(own, ~own) >= first}",
+        "if max(own, ~own) < first}",
+        "tests/driver/test_unnamed.py::test_a_group_level_removes_what_a_killed_one_has_made",
+    ),
+    Mutant(
         "a link into an image fails a task",
         "src/hyperslab/plan/collecting.py",
         "if mounted[0] and _is_absolute_link(path):",

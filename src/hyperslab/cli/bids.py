@@ -21,13 +21,21 @@ from hyperslab.apps.bids.containers.grouping import container_group_task
 from hyperslab.apps.bids.containers.images import AUTO, require_usable
 from hyperslab.apps.bids.containers.participants import container_app, remove_left_containers
 from hyperslab.apps.bids.containers.runtimes import Container
-from hyperslab.apps.bids.gathering import Complete, require_brains, require_done, run_group, told
+from hyperslab.apps.bids.gathering import (
+    Complete,
+    require_brains,
+    require_done,
+    require_ready,
+    run_group,
+    told,
+)
 from hyperslab.apps.bids.group import Group
 from hyperslab.apps.bids.grouping import group_task, of_group
 from hyperslab.apps.bids.running import (
     Asked,
     Selection,
     gathered,
+    is_gathered,
     require_tables,
     run_participants,
     select,
@@ -67,7 +75,6 @@ from hyperslab.cli.in_scratch import join_in_scratch, left_to_workers, run_with_
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
-from hyperslab.driver.result import Result
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
@@ -268,11 +275,9 @@ def bids(
     contained = _usable(contained, app, invocation, options)
     gather = _gather(selection, out, level, app, group_app, contained)
     is_brain = app == BRAIN and contained is None and not gather
-    if level == GROUP and dry_run:
-        return foretell_group(selection, out)
     then = _then(selection, out, level, app, gather, contained, allow_missing)
     if level == GROUP:
-        how = (is_brain, allow_missing, options, quiet, verbose)
+        how = (is_brain, allow_missing, options, quiet, verbose, dry_run)
         return _group(selection, out, then[0], contained, *how)
     chosen = _app(app, brain_extractor, invocation)
     if contained is not None:
@@ -282,7 +287,7 @@ def bids(
     mention_left_out(selection, chosen, quiet)
     more = (progress_for(quiet), then, allow_missing, partial(_tidy, contained, out, options))
     result = run_participants(selection, out, chosen, options, *more)
-    if then and is_brain and _is_gathered(result, then):
+    if then and is_brain and is_gathered(result, then):
         _tell(_said(gathered(selection, out, allow_missing), out), quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
@@ -379,14 +384,18 @@ def _group(
     options: Options,
     quiet: bool,
     verbose: bool,
+    dry_run: bool,
 ) -> int:
-    """Run the group level by itself, and say what came of it."""
+    """Run the group level by itself, and say what came of it, or in a dry run what would."""
+    require = _complete(is_brain, contained)
+    if dry_run:
+        require_ready(selection, out, task, options, require, allow_missing)
+        return foretell_group(selection, out)
     if contained is not None:
         for line in containers.without_effect(contained):
             mention(line, quiet=quiet)
     progress = progress_for(quiet)
     tidy = partial(_tidy, contained, out, options)
-    require = _complete(is_brain, contained)
     result = run_group(selection, out, task, options, require, progress, allow_missing, tidy)
     if result.ok:
         lines = [told(result, out)]
@@ -401,13 +410,6 @@ def _complete(is_brain: bool, contained: Container | None) -> Complete:
     if is_brain:
         return require_brains
     return partial(require_done, needs_images=contained is None)
-
-
-def _is_gathered(result: Result, then: Sequence[CommandTask]) -> bool:
-    """Whether the group level of a run is done, though participants may have failed."""
-    failed = {one.task for one in result.failures}
-    is_complete = result.done + len(failed) == result.tasks
-    return is_complete and not failed.issuperset({one.label for one in then})
 
 
 def _tell(lines: list[str], quiet: bool) -> None:
@@ -433,7 +435,7 @@ def _then(
     if level not in (GROUP, BOTH):
         return ()
     if contained is not None:
-        return (container_group_task(selection, out, contained, allow_missing),)
+        return (container_group_task(selection, out, contained),)
     if gather:
         return (of_group(selection, gather),)
     if app == BRAIN:

@@ -236,7 +236,7 @@ class Driver(Rounds):
         """
         self.directory.await_workers(self.progress.tell)
         left = {} if self.options.stage_out else unnamed(self.prepared, self.done)
-        sweep(self.directory, left, in_hand(self.prepared))
+        sweep(self.directory, left, in_hand(self.prepared, self.pipeline))
         if self.prepared.replaces:
             Products(self.directory, self.plan).forget_earlier()
         elif not self.prepared.submissions:

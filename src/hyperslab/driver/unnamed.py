@@ -16,8 +16,9 @@ from pathlib import Path
 
 from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.resume import Inherited
-from hyperslab.plan.command import LOGS, PRIVATE
+from hyperslab.plan.command import LOGS, PRIVATE, Execute
 from hyperslab.plan.journal import SlotJournal, Tail
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.task import Outcome
 
 
@@ -49,12 +50,21 @@ def take_over(outcomes: Collection[Outcome], folder: Path) -> None:
             journal.record(replace(outcome, ran=replace(outcome.ran, log=log)))
 
 
-def in_hand(prepared: Prepared) -> dict[Path, Container[int]] | None:
-    """Tasks of earlier submissions that nobody else takes over now; None: all of them."""
+def in_hand(prepared: Prepared, pipeline: Pipeline) -> dict[Path, Container[int]] | None:
+    """Tasks of earlier submissions that nobody else takes over, now or later; None: all of them."""
     assert prepared.directory is not None
+    if isinstance(pipeline.end, Execute) and pipeline.end.only_gathers:
+        first = len(prepared.plan.stages[0].tasks)
+        return {earlier.folder: _later(earlier, first) for earlier in prepared.inherited}
     if not prepared.directory.call:
         return None
     return {earlier.folder: earlier.ids or () for earlier in prepared.inherited}
+
+
+def _later(submission: Inherited, first: int) -> set[int]:
+    """Tasks of a submission that wait for others here, whose numbers are below `first`."""
+    ids = submission.ids or {}
+    return {there for there, own in ids.items() if max(own, ~own) >= first}
 
 
 def _left(submission: Inherited) -> Iterator[Outcome]:

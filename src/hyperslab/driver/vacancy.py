@@ -26,14 +26,19 @@ def require_empty(directory: RunDirectory, verb: str) -> None:
     if verb == "run":
         flag = "-o "
     out = directory.out
-    if out.exists() and not out.is_dir():
-        raise OutputBusy(f"{flag}{out} is a file: give a directory")
+    require_no_file(out, flag)
     if directory.file or not out.is_dir():
         return
     if any(path.name != FOLDER and not _is_beside(path, verb) for path in out.iterdir()):
         raise OutputBusy(
             f"{flag}{out} holds files that no run wrote: give a new or empty directory"
         )
+
+
+def require_no_file(out: Path, flag: str = "") -> None:
+    """Raise OutputBusy for a file in the place of an output directory."""
+    if out.exists() and not out.is_dir():
+        raise OutputBusy(f"{flag}{out} is a file: give a directory")
 
 
 def _is_beside(path: Path, verb: str) -> bool:

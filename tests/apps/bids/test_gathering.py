@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -278,13 +281,130 @@ def test_what_an_earlier_version_has_gathered_is_replaced(done: tuple[Selection,
     assert not (out / "gone").exists()
 
 
-def test_results_that_are_gone_are_told(done: tuple[Selection, Path]) -> None:
+COUNT = "sh -c 'ls {results} > {out}/names'"
+
+
+def done_anew(selection: Selection, out: Path) -> int:
+    """How many participants a call does again who were done."""
+    options = Options(engine="serial", report=False, resume=True, verb="bids")
+    result = run_participants(selection, out, template_app(COPY), options)
+    assert result.ok, result.failures
+    return sum(one.status == "done" for one in Tail(result.folder).poll())
+
+
+@pytest.mark.parametrize("content", [None, b"cut"])
+def test_results_that_are_gone_for_a_while(
+    done: tuple[Selection, Path], content: bytes | None
+) -> None:
+    """They are told before anything runs, and count again when they are back."""
+    selection, out = done
+    path = out / "sub-1/anat/sub-1_copy.nii.gz"
+    before = path.read_bytes()
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"has no result of sub-1 \(whose files are gone, or not"):
+        group(selection, out, COUNT)
+    assert not (out / "names").exists()
+    others = select(selection.root, Asked(("10",)))
+    assert gathered(others, out, COUNT) == ["names"]
+    assert gathered(selection, out, COUNT, allow_missing=True) == ["names"]
+    path.write_bytes(before)
+    assert gathered(selection, out, COUNT) == ["names"]
+    assert done_anew(selection, out) == 0
+    path.unlink()
+    assert done_anew(selection, out) == 1
+
+
+def test_who_is_lacking_is_named(
+    done: tuple[Selection, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where they may be missing; without that, a dry run refuses as well."""
     selection, out = done
     (out / "sub-1/anat/sub-1_copy.nii.gz").unlink()
-    result = group(selection, out, "sh -c 'ls {results} > {out}/names'")
-    (failure,) = result.failures
-    assert (failure.task, "run the participant level again" in failure.message) == ("sub-1", True)
-    assert not (out / "names").exists()
+    words = ("group", "--group-app", COUNT, "--app", COPY, "--engine", "serial", "--no-report")
+    dry = call_front(Path(selection.root), out, *words, "--dry-run", capsys=capsys)
+    assert (dry.code, "has no result of sub-1 (whose files are gone" in dry.err) == (2, True), dry
+    ran = call_front(Path(selection.root), out, *words, "--allow-missing", capsys=capsys)
+    assert ran.code == 0, ran
+    assert "lacking    sub-1 (whose files are gone, or not as they were written)" in ran.err
+    assert ran.out.startswith(f"group      1 file in {out}\n")
+
+
+KILLED = """
+import os, sys
+from hyperslab.cli import main
+
+with open(sys.argv.pop(1), "w") as file:
+    file.write(str(os.getpid()))
+main()
+"""
+"The command, which writes down by which number it can be killed."
+
+
+def test_a_session_that_no_run_came_to(tmp_path: Path) -> None:
+    """As the run was killed that was to do it: nothing is recorded of it but that."""
+    home = make(tmp_path / "data", t1w("1", "1"), t1w("1", "2"))
+    out, number = tmp_path / "out", tmp_path / "number"
+    other = f"test -e {out}/sub-1/ses-1/anat/sub-1_ses-1_x.nii.gz"
+    kill = f"until {other}; do sleep 0.02; done; sleep 0.5; kill -9 $(cat {number}); sleep 60"
+    app = f"sh -c 'test {{session}} = 1 || {{ {kill}; }}; cp {{t1w}} {{out}}/{{prefix}}_x.nii.gz'"
+    words = ("bids", home, out, "participant", "--app", app, "--per", "session")
+    line = [sys.executable, "-c", KILLED, number, *words, "--engine", "serial", "--no-report"]
+    killed = subprocess.run(list(map(str, line)), capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed
+    selection = select(home, Asked(per="session"))
+    with pytest.raises(UsageError, match=r"has no result of sub-1 \(of some sessions\): run"):
+        gathered(selection, out, COUNT)
+
+
+def test_places_that_no_group_level_may_write_to(done: tuple[Selection, Path]) -> None:
+    selection, out = done
+    with pytest.raises(UsageError, match=r"--keep-failed .*/failed: lies in OUT_DIR"):
+        group(selection, out, COUNT, keep_failed=str(out / "failed"))
+    with pytest.raises(UsageError, match="the dataset lies there"):
+        group(selection, Path(selection.root), COUNT)
+    file = out / "sub-1/anat/sub-1_copy.nii.gz"
+    with pytest.raises(OutputBusy, match="is a file: give a directory"):
+        group(selection, file, COUNT)
+
+
+def test_what_was_left_goes_while_nobody_can_begin(done: tuple[Selection, Path]) -> None:
+    """Else the containers of a call that begins meanwhile would go, too."""
+    selection, out = done
+    seen: list[bool] = []
+
+    def tidy(_: str) -> None:
+        seen.append(RunDirectory(out).is_owned())
+
+    then = of_group(selection, group_words(COUNT, selection.root, str(out)))
+    options = Options(engine="serial", report=False, verb="bids", resume=True)
+    assert run_group(selection, out, then, options, require_done, tidy=tidy).ok
+    app = template_app(COPY)
+    assert run_participants(selection, out, app, options, then=(then,), tidy=tidy).ok
+    assert seen == [True, True]
+
+
+@pytest.mark.parametrize("level", ["group", "both"])
+def test_what_an_earlier_version_has_gathered_is_replaced_once(
+    done: tuple[Selection, Path], level: str
+) -> None:
+    """By the group level of either call; files of these names are somebody's from then on."""
+    selection, out = done
+    (out / "names").write_text("before")
+    save_record(out / ".hyperslab" / GATHERED, {"files": ["names"]})
+    if level == "group":
+        assert gathered(selection, out, COUNT) == ["names"]
+    else:
+        then = (of_group(selection, group_words(COUNT, selection.root, str(out))),)
+        options = Options(engine="serial", report=False, resume=True, verb="bids")
+        result = run_participants(selection, out, template_app(COPY), options, then=then)
+        assert result.ok, result.failures
+    assert (out / "names").read_text() != "before"
+    assert gathered(selection, out, "sh -c 'ls > {out}/other'") == ["other"]
+    (out / "names").write_text("of somebody")
+    assert "no run has written it: move it away" in why(group(selection, out, COUNT))
+    assert (out / "names").read_text() == "of somebody"
 
 
 def test_a_participant_who_was_tried_in_both_ways(tmp_path: Path) -> None:

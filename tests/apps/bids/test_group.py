@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hyperslab.apps.bids import grouping
-from hyperslab.apps.bids.group import Group
+from hyperslab.apps.bids.gathering import require_brains, run_group
+from hyperslab.apps.bids.group import BY_IMAGE, Group
 from hyperslab.apps.bids.running import Asked, gathered, run_participants, select
 from hyperslab.apps.bids.template import template_app
 from hyperslab.driver.options import Options
@@ -89,3 +90,19 @@ def test_the_group_level_of_the_same_run(
     assert "left out   sub-1 (whose last attempt has failed)" in capsys.readouterr().out
     table = (target / "group_brain_volumes.tsv").read_text().splitlines()
     assert {row.split("\t")[0] for row in table[1:]} == {"sub-2"}
+
+
+def test_what_nobody_reads_may_be_gone(tmp_path: Path) -> None:
+    """Tables are made of what is said of each brain, wherever the brains are."""
+    home = make(tmp_path / "data", t1w("1"), t1w("2"), content=WHOLE)
+    out, selection = tmp_path / "out", select(home, Asked())
+    app = template_app(
+        "sh -c 'cp {t1w} {out}/{prefix}_desc-brain_mask.json; cp {t1w} {out}/{prefix}_more.json'"
+    )
+    options = Options(engine="serial", report=False, verb="bids")
+    assert run_participants(selection, out, app, options).ok
+    (out / "sub-1/anat/sub-1_more.json").unlink()
+    task = grouping.group_task(selection, out)
+    result = run_group(selection, out, task, options, require_brains)
+    assert result.ok, result.failures
+    assert (out / BY_IMAGE).read_text().count("\n") == 3

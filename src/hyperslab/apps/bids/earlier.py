@@ -16,17 +16,21 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hyperslab.apps.bids.dataset import Dataset
 from hyperslab.apps.bids.unit import Per, Unit, units
 from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
 from hyperslab.driver.tried import done_wholes, tried_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
+from hyperslab.storage.recordfile import load_record
+
+_REMEDY = "remove it, and the files of the group level"
 
 
 def earlier_units(
@@ -66,7 +70,8 @@ class Recorded:
     """What runs into a directory have recorded."""
 
     tried: Mapping[str, bool]
-    """Labels of all units that were tried, and whether the last run that has tried one has done it.
+    """Labels of all units that were asked for, and whether the last run that has tried one has done
+    it; not one that no run has come to.
     """
     done: Sequence[str]
     "Labels of all units that were ever done, whatever became of them since."
@@ -76,6 +81,8 @@ class Recorded:
     "Datasets that results are of."
     template: str
     "What the commands of the newest run were made of; '' where there is none."
+    gone: frozenset[str] = frozenset()
+    "Labels of units that were done, and whose files are not there as they were written."
 
 
 def recorded(directory: RunDirectory) -> Recorded:
@@ -90,12 +97,37 @@ def recorded(directory: RunDirectory) -> Recorded:
         now = tried_of(outcomes, plan)
         tried |= now
         done |= dict.fromkeys(label for label, is_done in now.items() if is_done)
+        for label in _asked_for(plan):
+            tried.setdefault(label, False)
         of_group = [one for one in outcomes if one.task >= plan["tasks"]]
         if any(one.status == "done" for one in outcomes):
             origins.update(filter(None, (plan["summary"].get("origin"),)))
         gathered = _gathered(gathered, of_group)
         template = plan["summary"].get("command", template)
     return Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
+
+
+def _asked_for(plan: Mapping[str, Any]) -> list[str]:
+    """Labels of the units that a run was to do, but for those that were done before."""
+    return [whole["name"] for whole in plan["wholes"] if not whole.get("kept")]
+
+
+def gathered_outside(directory: RunDirectory) -> set[str]:
+    """Names of what group levels of earlier versions have made, which were no runs. Raises
+    DamagedRecord.
+    """
+    try:
+        record = load_record(directory.root / GATHERED, _REMEDY)
+    except FileNotFoundError:
+        return set()
+    return set(record["files"])
+
+
+def forget_gathered_outside(directory: RunDirectory) -> None:
+    """Remove the record of that: a group level that is a run has taken its place, and a file of
+    these names would be somebody's from now on.
+    """
+    (directory.root / GATHERED).unlink(missing_ok=True)
 
 
 def _gathered(before: set[str], outcomes: Sequence[Outcome]) -> set[str]:

@@ -2,7 +2,7 @@
 have done the participants.
 
 - it goes on with these as a run of both levels does, and begins no participant: each that is done
-  stays, whatever has changed since
+  stays, whatever has changed since, also one whose files are gone for now
 - it is done anew whenever it is asked for, as nobody records what is there beside results of runs
 - what it reads may have been made by anybody, as by a copy
 
@@ -16,39 +16,55 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from hyperslab.apps.bids.dataset import SUBJECT, Participant, sessions
 from hyperslab.apps.bids.described import adopt, describe, said_of
-from hyperslab.apps.bids.earlier import Recorded, participant_of, recorded, require_same_dataset
-from hyperslab.apps.bids.group import require_complete
+from hyperslab.apps.bids.earlier import (
+    Recorded,
+    forget_gathered_outside,
+    gathered_outside,
+    participant_of,
+    recorded,
+    require_same_dataset,
+)
+from hyperslab.apps.bids.group import named, require_complete
 from hyperslab.apps.bids.idle import owned
-from hyperslab.apps.bids.running import Selection, gathered
+from hyperslab.apps.bids.running import (
+    Selection,
+    gathered,
+    require_not_within,
+    require_outside,
+)
 from hyperslab.apps.bids.unit import Unit
-from hyperslab.apps.commands.running import run_commands
-from hyperslab.driver.directory import GATHERED, RunDirectory
+from hyperslab.apps.commands.running import commanded, own_options
+from hyperslab.blocks.gathering import Tell, unheard
+from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result
+from hyperslab.driver.run import run
+from hyperslab.driver.vacancy import require_no_file
+from hyperslab.errors import OutputBusy
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.journal import Tail
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Progress, Quiet
-from hyperslab.storage.recordfile import load_record
 from hyperslab.units import show_count
 
 _ENDS = re.compile("[_.]")
 "What ends the name of a participant in that of a file."
-_REMEDY = "remove it, and the files of the group level"
-_GONE = "what was made of this participant is gone: run the participant level again"
-_REFUSE = ("sh", "-c", f"echo '{_GONE}' >&2; exit 1")
-"Command of participants who are done, which runs where what they have left is not there any more."
-_NOBODY = CommandTask("participants", ("true",))
+_DONE = ("false",)
+"Command of participants who are done, which no slot runs."
+_NOBODY = CommandTask("participants", _DONE, is_kept=True)
 "What comes before a group level that reads what no run has made."
 
-Complete = Callable[[Selection, Recorded, Path, bool], None]
-"""What raises UsageError where participants have no result, by what is recorded, unless these may
-be missing.
+Complete = Callable[[Selection, Recorded, Path, bool], Sequence[str]]
+"""What names participants of whom a result is lacking that the group level may look for, by what is
+recorded. It raises UsageError where there are such, unless they may be missing.
 """
 
 
@@ -67,62 +83,136 @@ def run_group(
     result. `tidy('')` removes what runs have left that were killed.
 
     Raises UsageError where participants have no result, unless these may be missing, OutputBusy
-    where some are being worked on, and what `run_commands` raises.
+    where some are being worked on, and what `run` raises.
     """
-    directory = RunDirectory(out.absolute())
-    found = _looked_at(selection, directory, require, allow_missing)
-    tidy("")
+    work = _Work(selection, RunDirectory(out.absolute()), task, options, require, allow_missing)
     progress = progress or Quiet()
     before: dict[str, object] = {}
-    own = replace(
-        task,
-        made_of=secrets.token_hex(8),
-        replaces=tuple(sorted({*task.outputs, *earlier(directory)})),
+    ready = _made_ready(work, _looked_at(work, tidy), progress.tell, before)
+    if ready.lacking:
+        progress.tell(
+            f"lacking    {named(ready.lacking)}: the group level finds what is there of them"
+        )
+    own = own_options(work.resuming)
+    result = run(
+        ready.pipeline, own, out=out, progress=progress, prepared=ready.prepared, check=False
     )
-    result = run_commands(
-        _tasks_of(found),
-        out,
-        replace(options, resume=True),
-        title=f"Group level of {selection.root}",
-        template=found.template,
-        progress=progress,
-        check=False,
-        then=(own,),
-        despite_failures=allow_missing,
-        levels=("participant", "group"),
-        between=partial(_listen, selection, directory, before),
-        only_gathers=True,
-        origin=selection.origin,
-    )
+    if result.ok:
+        forget_gathered_outside(work.directory)
     for site, earlier_words in before.items():
-        if said_of(directory, site) != earlier_words:
-            describe(directory, site, progress.tell)
+        if said_of(work.directory, site) != earlier_words:
+            describe(work.directory, site, progress.tell)
     progress.end()
     return result
 
 
-def _looked_at(
-    selection: Selection, directory: RunDirectory, require: Complete, allow_missing: bool
-) -> Recorded:
-    """What runs have recorded, where all that is to be put together is there and nobody works on
-    it. Raises UsageError, OutputBusy.
+def require_ready(
+    selection: Selection,
+    out: Path,
+    task: CommandTask,
+    options: Options,
+    require: Complete,
+    allow_missing: bool = False,
+) -> None:
+    """Raise what `run_group` raises before anything runs."""
+    work = _Work(selection, RunDirectory(out.absolute()), task, options, require, allow_missing)
+    found = _looked_at(work)
+    ready = _made_ready(work, found, is_dry=True)
+    if ready.prepared.obstacle:
+        raise OutputBusy(ready.prepared.obstacle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be put together, and how."""
+
+    selection: Selection
+    directory: RunDirectory
+    task: CommandTask
+    options: Options
+    require: Complete
+    allow_missing: bool
+
+    @property
+    def resuming(self) -> Options:
+        return replace(self.options, resume=True)
+
+    def lacking(self, found: Recorded) -> Sequence[str]:
+        return self.require(self.selection, found, self.directory.out, self.allow_missing)
+
+
+class _Ready(NamedTuple):
+    """A run that may begin."""
+
+    pipeline: Pipeline
+    prepared: Prepared
+    lacking: Sequence[str]
+    "Participants of whom the group level may miss something."
+
+
+def _looked_at(work: _Work, tidy: Callable[[str], None] = lambda _: None) -> Recorded:
+    """What runs have recorded, where nobody works on participants; what they have left is removed
+    meanwhile. Raises UsageError, OutputBusy.
     """
+    directory = work.directory
+    require_outside(work.selection, directory.out)
+    require_not_within(directory.out, work.options.keep_failed)
+    require_no_file(directory.out)
     found = Recorded({}, (), frozenset(), frozenset(), "")
     if not directory.root.is_dir():  # and so nobody works there
-        require(selection, found, directory.out, allow_missing)
+        work.lacking(found)
+        tidy("")
         return found
     with owned(directory):
         found = recorded(directory)
-        require_same_dataset(found, selection.origin, directory.out)
-        require(selection, found, directory.out, allow_missing)
+        require_same_dataset(found, work.selection.origin, directory.out)
+        work.lacking(found)
+        tidy("")
     return found
+
+
+def _made_ready(
+    work: _Work,
+    found: Recorded,
+    tell: Tell = unheard,
+    before: dict[str, object] | None = None,
+    is_dry: bool = False,
+) -> _Ready:
+    """The run of a group level, in which no participant begins. What was said of each dataset is
+    noted in `before`, before the group level says something. Raises UsageError, OutputBusy.
+    """
+    own = replace(
+        work.task,
+        made_of=secrets.token_hex(8),
+        replaces=tuple(sorted({*work.task.outputs, *gathered_outside(work.directory)})),
+    )
+    noted = {} if before is None else before
+    pipeline = commanded(
+        _tasks_of(found),
+        work.resuming,
+        f"Group level of {work.selection.root}",
+        found.template,
+        then=(own,),
+        despite_failures=work.allow_missing,
+        levels=("participant", "group"),
+        between=partial(_listen, work.selection, work.directory, noted),
+        only_gathers=True,
+        origin=work.selection.origin,
+    )
+    options = own_options(work.resuming)
+    prepared = prepare(pipeline, options, work.directory.out, dry=is_dry, tell=tell)
+    ids = {task.id for task in prepared.plan.stages[0].tasks}
+    gone = frozenset(found.done[number] for number in ids - prepared.done if found.done)
+    lacking = work.lacking(replace(found, gone=gone))
+    all_done = replace(prepared, done=prepared.done | ids, damaged=0)
+    return _Ready(pipeline, all_done, lacking)
 
 
 def _tasks_of(found: Recorded) -> list[CommandTask]:
     """A task for everybody who is done."""
     if not found.done:
         return [_NOBODY]
-    return [CommandTask(label, _REFUSE, is_kept=True) for label in found.done]
+    return [CommandTask(label, _DONE, is_kept=True) for label in found.done]
 
 
 def _listen(selection: Selection, directory: RunDirectory, before: dict[str, object]) -> None:
@@ -139,11 +229,12 @@ def sites_of(selection: Selection) -> list[str]:
 
 def require_brains(
     selection: Selection, found: Recorded, out: Path, allow_missing: bool = False
-) -> None:
+) -> Sequence[str]:
     """Raise UsageError for participants of whom the brain app has not found every brain, unless
-    these may be missing; FormatError.
+    these may be missing; FormatError. What is missing the group level leaves out, and says so.
     """
     gathered(selection, out, allow_missing, found)
+    return ()
 
 
 def require_done(
@@ -152,12 +243,12 @@ def require_done(
     out: Path,
     allow_missing: bool = False,
     needs_images: bool = True,
-) -> None:
-    """Raise UsageError for participants of whom something was tried and is not done, or of whom
-    nothing is there, unless these may be missing; with `needs_images`, of those without images only
-    where something was tried.
+) -> Sequence[str]:
+    """Participants of whom something was asked for and is not done, or is gone, or of whom nothing
+    is there; with `needs_images`, of those without images only where something was asked for.
+    Raises UsageError for them, unless they may be missing.
     """
-    _require_done(_people(selection, found, needs_images), found, out, allow_missing)
+    return _require_done(_people(selection, found, needs_images), found, out, allow_missing)
 
 
 def _people(selection: Selection, found: Recorded, needs_images: bool) -> list[Unit]:
@@ -171,44 +262,36 @@ def _people(selection: Selection, found: Recorded, needs_images: bool) -> list[U
     return [*selection.units, *others]
 
 
-def require_results(selection: Selection, out: Path, allow_missing: bool) -> None:
-    """Raise UsageError for participants that have left nothing."""
-    _require_left((*selection.units, *selection.without_images), out, allow_missing)
-
-
-def _require_left(units: Sequence[Unit], out: Path, allow_missing: bool) -> None:
-    """Raise UsageError for participants that no file is named for."""
-    people = dict.fromkeys(unit.participant for unit in units)
-    left = _that_have_left(people, out)
-    missing = [one.name for one in people if one.name not in left]
-    require_complete(len(missing) < len(people), missing, out, allow_missing)
-
-
-def _require_done(units: Sequence[Unit], found: Recorded, out: Path, allow_missing: bool) -> None:
-    """Raise UsageError for participants of whom something was tried and is not done; where nothing
-    is recorded of somebody, for those that no file is named for.
+def _require_done(
+    units: Sequence[Unit], found: Recorded, out: Path, allow_missing: bool
+) -> Sequence[str]:
+    """Participants of whom something was asked for and is not done, or is gone; where nothing is
+    recorded of somebody, those that no file is named for. Raises UsageError for them, unless they
+    may be missing.
     """
     tried = _by_participant(found)
+    gone = {participant_of(label) for label in found.gone}
     people = dict.fromkeys(unit.participant for unit in units)
     unrecorded = [one for one in people if one.name not in tried]
     there = _that_have_left(unrecorded, out)
     there.update(name for name, ends in tried.items() if any(ends.values()))
-    failed = {one.name for one in people if not _is_done(one, tried.get(one.name, {}))}
-    missing = [_lacking(one.name, there) for one in people if one.name not in there - failed]
+    lacking = {one.name for one in people if not _is_done(one, tried.get(one.name, {}))} | gone
+    missing = [_lacking(one.name, there, gone) for one in people if one.name not in there - lacking]
     require_complete(any(one.name in there for one in people), missing, out, allow_missing)
+    return missing
 
 
 def _by_participant(found: Recorded) -> dict[str, dict[str, bool]]:
-    """What was tried of each participant, by labels, and whether it was done."""
+    """What was asked for of each participant, by labels, and whether it is done, and there."""
     of: dict[str, dict[str, bool]] = {}
     for label, is_done in found.tried.items():
-        of.setdefault(participant_of(label), {})[label] = is_done
+        of.setdefault(participant_of(label), {})[label] = is_done and label not in found.gone
     return of
 
 
 def _is_done(participant: Participant, ends: Mapping[str, bool]) -> bool:
-    """Whether nothing is lacking of what was tried: a participant who has failed as a whole may be
-    done by sessions since, and the other way round.
+    """Whether nothing is lacking of what was asked for: a participant who has failed as a whole may
+    be done by sessions since, and the other way round.
     """
     if ends.get(participant.name, False):
         return True
@@ -220,8 +303,10 @@ def _is_done(participant: Participant, ends: Mapping[str, bool]) -> bool:
     return bool(labels) and all(Unit(participant, label, ()).label in ends for label in labels)
 
 
-def _lacking(name: str, there: Collection[str]) -> str:
+def _lacking(name: str, there: Collection[str], gone: Collection[str]) -> str:
     """A participant in the list of those without a result."""
+    if name in gone:
+        return f"{name} (whose files are gone, or not as they were written)"
     if name in there:
         return f"{name} (of some sessions)"
     return name
@@ -241,15 +326,6 @@ def _stems(home: Path) -> set[str]:
     with suppress(FileNotFoundError):
         return {_ENDS.split(name, maxsplit=1)[0] for name in os.listdir(home)}
     return set()
-
-
-def earlier(directory: RunDirectory) -> set[str]:
-    """Names of what group levels of earlier versions have made, which were no runs."""
-    try:
-        record = load_record(directory.root / GATHERED, _REMEDY)
-    except FileNotFoundError:
-        return set()
-    return set(record["files"])
 
 
 def told(result: Result, out: Path) -> str:

@@ -61,7 +61,7 @@ class Group:
         images = show_count(len(self.volumes), "image")
         lines = [f"mean brain volume {self.mean_ml:.0f} ml, of {people} in {images}"]
         if self.missing:
-            lines.append(f"left out   {_named(self.missing)}")
+            lines.append(f"left out   {named(self.missing)}")
         return lines
 
 
@@ -189,18 +189,19 @@ def require_complete(is_any: bool, missing: Sequence[str], out: Path, allow_miss
     """
     if missing and not allow_missing:
         raise UsageError(
-            f"{out} has no result of {_named(missing)}: run the participant level for them first,"
+            f"{out} has no result of {named(missing)}: run the participant level for them first,"
             " or leave them out with --allow-missing"
         )
     if not is_any:
         raise UsageError(f"{out} has no result of any participant: run the participant level first")
 
 
-def _named(labels: Sequence[str]) -> str:
-    named = ", ".join(labels[:_NAMED])
+def named(labels: Sequence[str]) -> str:
+    """The first of some labels, and how many more there are."""
+    listed = ", ".join(labels[:_NAMED])
     if len(labels) > _NAMED:
-        named += f" and {len(labels) - _NAMED} more"
-    return named
+        listed += f" and {len(labels) - _NAMED} more"
+    return listed
 
 
 def _save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import (
     Recorded,
     earlier_units,
+    forget_gathered_outside,
+    gathered_outside,
     recorded,
     require_same_dataset,
     require_same_way,
     wanted,
 )
 from hyperslab.apps.bids.group import Group, gather_volumes
+from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.table import rows, site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, absent_words, require_content, units
 from hyperslab.apps.bids.wanted import (
@@ -39,7 +43,7 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result, together
 from hyperslab.driver.run import run
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, OutputBusy, UsageError
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Progress, Quiet
@@ -135,15 +139,16 @@ def run_participants(
     """
     asked_for = units_of(selection, app)
     absent = require_content(asked_for, app.needs_images)
-    _require_outside(selection, Path(out))
-    _require_not_within(out, options.keep_failed)
+    require_outside(selection, Path(out))
+    require_not_within(out, options.keep_failed)
     work = _Work(selection, asked_for, app, Path(local_folder(out)))
     progress = progress or Quiet()
     if absent:
         progress.tell(absent_words(absent))
     if not then:
         return _run_beside(work, options, progress, tidy)
-    tidy("")
+    with suppress(OutputBusy):  # which the run says itself
+        _tidy_alone(RunDirectory(work.out.absolute()), tidy)
     result = _run_alone(work, options, progress, then, allow_missing)
     _describe(work, progress.tell)
     progress.end()
@@ -185,11 +190,13 @@ def _run_alone(
 ) -> Result:
     """Run both levels in a directory that nobody else uses meanwhile."""
     tasks = work.tasks(work.units)
+    directory = RunDirectory(work.out.absolute())
+    replaced = tuple(sorted(gathered_outside(directory)))
     if options.resume:
         kind = _kind(work.selection.asked)
         others = earlier_units(work.selection.datasets, kind, work.units, work.out)
         tasks += work.tasks(others, is_kept=True)
-    return run_commands(
+    result = run_commands(
         tasks,
         work.out,
         options,
@@ -197,12 +204,31 @@ def _run_alone(
         template=work.template,
         progress=progress,
         check=False,
-        then=then,
+        then=[replace(task, replaces=replaced) for task in then],
         despite_failures=allow_missing,
         levels=("participant", "group"),
         between=partial(_describe, work),
         origin=work.selection.origin,
     )
+    if is_gathered(result, then):
+        forget_gathered_outside(directory)
+    return result
+
+
+def is_gathered(result: Result, then: Sequence[CommandTask]) -> bool:
+    """Whether the group level of a run is done, though participants may have failed."""
+    failed = {one.task for one in result.failures}
+    is_complete = result.done + len(failed) == result.tasks
+    return is_complete and not failed.issuperset({one.label for one in then})
+
+
+def _tidy_alone(directory: RunDirectory, tidy: Callable[[str], None]) -> None:
+    """Remove what runs have left that were killed, while no other can begin. Raises OutputBusy."""
+    if not directory.root.is_dir():  # and so nobody works there
+        tidy("")
+        return
+    with owned(directory):
+        tidy("")
 
 
 def _run_beside(
@@ -299,7 +325,7 @@ def _template(asked: Asked, app: App) -> str:
     return f"{app.identity} of {json.dumps(kind.record(), sort_keys=True)}"
 
 
-def _require_outside(selection: Selection, out: Path) -> None:
+def require_outside(selection: Selection, out: Path) -> None:
     """Raise UsageError for an output directory in which the dataset lies."""
     if Path(selection.root).is_relative_to(out.absolute()):
         raise UsageError(
@@ -308,7 +334,7 @@ def _require_outside(selection: Selection, out: Path) -> None:
         )
 
 
-def _require_not_within(out: str | os.PathLike[str], keep_failed: str | os.PathLike[str]) -> None:
+def require_not_within(out: str | os.PathLike[str], keep_failed: str | os.PathLike[str]) -> None:
     """Raise UsageError for what failed commands leave among results, of which it would be one."""
     if keep_failed and Path(keep_failed).absolute().is_relative_to(Path(out).absolute()):
         raise UsageError(

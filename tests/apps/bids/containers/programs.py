@@ -30,7 +30,9 @@ if words[0] == "run":
     if level == "participant":
         label = words[words.index("--participant_label") + 1]
         folder = pathlib.Path(out, f"sub-{{label}}")
-        folder.mkdir()
+        if pathlib.Path(data, "nesting").exists():
+            folder = pathlib.Path(out, "toy", f"sub-{{label}}")
+        folder.mkdir(parents=True)
         (folder / "made.txt").write_text(label)
         inner = [there.rpartition("/")[2] for _, there, *_ in mounts if f"sub-{{label}}/" in there]
         for name in inner:
@@ -48,6 +50,11 @@ if words[0] == "run":
         with open({log!r}, "a") as log:
             log.write(json.dumps([out, "seen", seen]) + "\\n")
         pathlib.Path(out, "group.txt").write_text("all")
+        if pathlib.Path(data, "linking").exists():
+            ends = {{"again.txt": "/out/group.txt", "fsaverage": "/opt/freesurfer/fsaverage"}}
+            ends["shown.txt"] = "/hyperslab-results/sub-1/made.txt"
+            for name, target in ends.items():
+                pathlib.Path(out, name).symlink_to(target)
         replaced = pathlib.Path(data, "replaced")
         if replaced.exists():
             doomed = pathlib.Path(out, replaced.read_text())

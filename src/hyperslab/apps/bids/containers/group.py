@@ -9,6 +9,7 @@ Held by tests/apps/bids/containers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +25,7 @@ from hyperslab.apps.bids.containers.shown import Results, shown
 from hyperslab.apps.bids.dataset import SUBJECT, Dataset
 from hyperslab.apps.bids.described import without_group
 from hyperslab.apps.bids.description import FILE
-from hyperslab.apps.bids.earlier import recorded
-from hyperslab.apps.bids.gathering import earlier
+from hyperslab.apps.bids.earlier import gathered_outside, recorded
 from hyperslab.apps.bids.running import Selection
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.statements import text_of
@@ -48,16 +48,25 @@ class Level:
 
 
 def levels(selection: Selection, out: Path, made: Path, scratch: Path) -> Iterator[Level]:
-    """The group levels that are asked for; their folders are made below `made` and `scratch`."""
+    """The group levels that are asked for, of datasets of which anything is there; their folders
+    are made below `made` and `scratch`.
+    """
     for number, dataset in enumerate(selection.datasets):
         home = out / dataset.site
-        if not home.is_dir():
+        if not _has_results(home):
             continue
         own = made / dataset.site
         work = scratch / f"work-{number}"
         own.mkdir(parents=True, exist_ok=True)
         work.mkdir()
         yield Level(dataset, home.absolute(), own, work, _labels(selection, dataset))
+
+
+def _has_results(home: Path) -> bool:
+    """Whether there is anything beside what describes a dataset."""
+    if not home.is_dir():
+        return False
+    return any(name != FILE and not name.startswith(".") for name in os.listdir(home))
 
 
 def _labels(selection: Selection, dataset: Dataset) -> tuple[str, ...]:
@@ -99,6 +108,6 @@ def _own(level: Level) -> list[Mount]:
 
 def _results(level: Level, directory: RunDirectory) -> Results:
     """What the participants of a dataset have left, but for its description."""
-    of_groups = recorded(directory).gathered | earlier(directory)
+    of_groups = recorded(directory).gathered | gathered_outside(directory)
     unseen = [directory.out.absolute() / name for name in of_groups]
     return Results(level.home, level.private, frozenset((*unseen, level.home / FILE)))

@@ -16,8 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hyperslab.apps.bids.containers.group import among_results, levels
+from hyperslab.apps.bids.containers.links import settle_links
 from hyperslab.apps.bids.containers.runtimes import Container, require_mountable
-from hyperslab.apps.bids.gathering import require_results
+from hyperslab.apps.bids.group import named, require_complete
 from hyperslab.apps.bids.grouping import of_group, with_tuples
 from hyperslab.apps.bids.running import Asked, Selection, select
 from hyperslab.driver.directory import RunDirectory
@@ -30,21 +31,14 @@ SIGNALLED = 128
 
 
 def container_group_task(
-    selection: Selection,
-    out: str | os.PathLike[str],
-    container: Container,
-    allow_missing: bool = False,
+    selection: Selection, out: str | os.PathLike[str], container: Container
 ) -> CommandTask:
     """The command that runs the group level of a container, when participants have ended. Raises
     UsageError.
     """
     place = os.path.abspath(out)
     require_mountable(selection.root, place)
-    said = {
-        "asked": asdict(selection.asked),
-        "container": asdict(container),
-        "allow_missing": allow_missing,
-    }
+    said = {"asked": asdict(selection.asked), "container": asdict(container)}
     argv = (
         *(sys.executable, "-m", "hyperslab.apps.bids.containers.grouping"),
         *(literal(selection.root), literal(place), "{out}", "{work}", "{attempt}"),
@@ -60,19 +54,27 @@ def main(arguments: Sequence[str]) -> int:
     container = Container(**with_tuples(told["container"]))
     asked = Asked(**with_tuples(told["asked"]))
     directory = RunDirectory(Path(out))
+    is_any = False
     try:
         selection = select(root, asked)
-        require_results(selection, Path(out), told["allow_missing"])
         for level in levels(selection, Path(out), Path(made), Path(scratch)):
+            is_any = True
             with among_results(level, container, directory) as words:
                 values = {"attempt": attempt, "work": str(level.work)}
                 done = subprocess.run(filled(words, values, ()), check=False)
             if done.returncode:
                 return _status(done.returncode)
+            _tell_left_out(settle_links(level.private))
+        require_complete(is_any, (), Path(out), allow_missing=True)
     except HyperslabError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _tell_left_out(links: Sequence[str]) -> None:
+    if links:
+        print(f"hyperslab: left out, links to what is not in /out: {named(links)}", flush=True)
 
 
 def _status(returncode: int) -> int:

@@ -26,7 +26,6 @@ from hyperslab.apps.bids.containers.runtimes import Container, Mount, require_mo
 from hyperslab.apps.bids.dataset import SESSION, SUBJECT
 from hyperslab.apps.bids.unit import Per, Unit
 from hyperslab.apps.commands.running import run_here
-from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
 from hyperslab.plan.placeholders import literal
 
@@ -87,13 +86,11 @@ def remove_left_containers(
     asked: Container, out: str | os.PathLike[str], options: Options, call: str = ""
 ) -> None:
     """Remove containers that earlier runs into the same directory have left, all of whose
-    processes were killed: those of one submission, which is known to have ended, or of all where
-    nobody runs. Raises UsageError where the runtime does not answer.
+    processes were killed: those of one submission, which is known to have ended, or of all, while
+    nobody runs, or can begin. Raises UsageError where the runtime does not answer.
     """
     folder = os.path.abspath(out)
-    if not run_here(options):
-        return
-    if call or not RunDirectory(Path(folder)).is_owned():
+    if run_here(options):
         remove_left(asked, folder, call)
 
 
