@@ -31,7 +31,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
-from hyperslab.arrays.axes import axes_of_space
+from hyperslab.arrays.axes import UNNAMED, axes_of_space
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.attempt import (
     NUMBERS,
@@ -467,12 +467,12 @@ def _tried(
 
 
 def _axes_of_space(pipeline: Pipeline) -> tuple[int, ...]:
-    """Axes of the source along which a voxel has a place, by its affine or else by its names."""
+    """Axes of the source along which a voxel has a place, by its affine or else by their names."""
     header = pipeline.source.wholes[0].header
     if header.is_placed:
         return header.space
     dims = pipeline.source.sources[0].dims
-    if not any(dims):
+    if all(name.startswith(UNNAMED) for name in dims):
         return ()
     return axes_of_space(dims, pipeline.source.ndim)
 
