@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hyperslab.errors import speaks_flags
 from hyperslab.plan.pipeline import Pipeline, Step
 from hyperslab.plan.promise import Promise
 
@@ -56,7 +57,7 @@ class Unexplained(dict[tuple[int, str], tuple[Unlike, ...]]):
             self[array] = (*self.get(array, ()), unlike)
 
     def of_step(self, number: int) -> dict[str, tuple[Unlike, ...]]:
-        """Those of one step, by the names of arrays."""
+        """Arrays of one step, by their names."""
         return {name: found for (step, name), found in self.items() if step == number}
 
 
@@ -138,19 +139,27 @@ def _remedy(found: Sequence[Unlike], full: Sequence[int] | None) -> str:
     positions = drop
     if len(first.made) != len(first.given):
         positions = list(range(len(first.shape)))
-    new = [(position, _length(position, found, full)) for position in positions]
-    numbers = ",".join(map(str, drop))
-    axes = numbers if len(drop) == 1 else f"[{', '.join(map(str, drop))}]"
-    lengths = ", ".join(f"{position}: {length}" for position, length in new)
-    flags = ",".join(f"{position}:{length}" for position, length in new)
+    new = {position: _length(position, found, full) for position in positions}
     where_kept = ""
     if sorted(first.made) != sorted(first.given):
-        where_kept = "; or --no-trial (trial=False) where every block keeps its shape"
+        where_kept = "; or --no-trial where every block keeps its shape"
+    if len(first.made) < len(first.given):
+        where_kept += "; use a fold (hyperslab.Fold) where all blocks together become one value"
     return (
-        f" say drop_axis={axes} and new_axis={{{lengths}}} together (--drop-axis {numbers}"
-        f" --new-axis {flags}), with the lengths that the result has, and no blocks that are"
-        f" cut along the dropped ones{where_kept}"
+        f" say {_declared(drop, new)} together, with the lengths that the result has, and no blocks"
+        f" that are cut along the dropped axes{where_kept}"
     )
+
+
+def _declared(drop: Sequence[int], new: Mapping[int, str]) -> str:
+    """Axes that are dropped, and new ones with their lengths, in the words of whoever called."""
+    if speaks_flags():
+        numbers = ",".join(map(str, drop))
+        lengths = ",".join(f"{position}:{length}" for position, length in new.items())
+        return f"--drop-axis {numbers} --new-axis {lengths}"
+    axes = str(drop[0]) if len(drop) == 1 else str(list(drop))
+    lengths = ", ".join(f"{position}: {length}" for position, length in new.items())
+    return f"drop_axis={axes} and new_axis={{{lengths}}}"
 
 
 def _length(position: int, found: Sequence[Unlike], full: Sequence[int] | None) -> str:

@@ -24,6 +24,7 @@ def promises_of(
     blocks: Sequence[Array],
     returned: Sequence[dict[str, Array]],
     space: Collection[int],
+    are_named: bool,
     unlike: Mapping[str, Sequence[Unlike]],
 ) -> tuple[Promise, ...] | None:
     """What a step promises by what it has returned for both samples; None where that is unclear,
@@ -44,7 +45,9 @@ def promises_of(
             return None
         made = list(zip(array.shape, other.shape, strict=True))
         axes = matched(made, extents) or matched(made, inner)
-        if axes is None or _resizes_space(axes, len(extents), space):
+        if axes is None:
+            return None
+        if _resizes_space(axes, len(extents), space, are_named):
             return None
         if any(_mistakes(axes, extents, halo, one) for one in unlike.get(name, ())):
             return None
@@ -57,6 +60,7 @@ def unlike_of(
     blocks: Sequence[Array],
     returned: Sequence[dict[str, Array]],
     space: Collection[int],
+    are_named: bool,
 ) -> dict[str, Unlike]:
     """Arrays whose axes are not known by their extents, or are axes of space of another length, and
     those that hold no numbers; by their names.
@@ -72,8 +76,9 @@ def unlike_of(
         if both[0].ndim == both[1].ndim:
             made = _pairs(both)
             axes = matched(made, given) or matched(made, _without(given, halo))
-        if is_number and axes is not None and not _resizes_space(axes, len(given), space):
-            continue
+        if is_number and axes is not None:
+            if not _resizes_space(axes, len(given), space, are_named):
+                continue
         found[name] = Unlike(given, made, both[0].shape, str(both[0].dtype), is_number)
     return found
 
@@ -170,10 +175,12 @@ def _settled(promise: Promise, blocks: Sequence[str], made: Sequence[Mapping[str
     return replace(promise, dtype=None, of_dtypes=tuple(others.items()))
 
 
-def _resizes_space(axes: Axes, ndim: int, space: Collection[int]) -> bool:
+def _resizes_space(axes: Axes, ndim: int, space: Collection[int], are_named: bool) -> bool:
     """Whether an axis of space has got another length, by which its voxels would lose their place:
-    that has to be said.
+    that has to be said. Where no axis has a name, that is so if their number is another one.
     """
+    if not are_named and axes.ndim == ndim:
+        return False
     dropped = axes.dropped(ndim)
     places = [place for place in space if place in dropped and place < axes.ndim]
     return any(axes.lengths[place] > 1 for place in places)

@@ -437,6 +437,7 @@ def _tried(
     if len(samples) < len(made):
         return Attempt(found)
     of_space = _axes_of_space(pipeline)
+    are_named = _are_named(pipeline)
     before = list(pipeline.steps)
     blocks = [sample.block for sample in samples]
     for number, step in enumerate(pipeline.steps):
@@ -446,7 +447,8 @@ def _tried(
             axes = axes_after(before[:number], pipeline.source.ndim)[0]
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
             space = {place for place, axis in enumerate(axes.told) if axis in of_space}
-            promises = promises_of(halo, blocks, returned, space, unlike.of_step(number))
+            told = unlike.of_step(number)
+            promises = promises_of(halo, blocks, returned, space, are_named, told)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
             is_refused = isinstance(error, NoArray)
             is_hopeless = isinstance(error, _HOPELESS)
@@ -454,7 +456,7 @@ def _tried(
             return Attempt(found, error=sentence, is_refused=is_refused, is_hopeless=is_hopeless)
         if promises is None:
             resized = resized_axes(halo, blocks, returned)
-            odd = unlike_of(halo, blocks, returned, space)
+            odd = unlike_of(halo, blocks, returned, space, are_named)
             return Attempt(
                 found,
                 resized={(number, name): axes for name, axes in resized.items()},
@@ -467,14 +469,18 @@ def _tried(
 
 
 def _axes_of_space(pipeline: Pipeline) -> tuple[int, ...]:
-    """Axes of the source along which a voxel has a place, by its affine or else by their names."""
+    """Axes of the source along which a voxel has a place, by its affine or else by its names."""
     header = pipeline.source.wholes[0].header
     if header.is_placed:
         return header.space
-    dims = pipeline.source.sources[0].dims
-    if all(name.startswith(UNNAMED) for name in dims):
-        return ()
-    return axes_of_space(dims, pipeline.source.ndim)
+    return axes_of_space(pipeline.source.sources[0].dims, pipeline.source.ndim)
+
+
+def _are_named(pipeline: Pipeline) -> bool:
+    """Whether an axis of the source has a name, or an affine that places it."""
+    if pipeline.source.wholes[0].header.is_placed:
+        return True
+    return not all(name.startswith(UNNAMED) for name in pipeline.source.sources[0].dims)
 
 
 def _sentence(error: BaseException, step: Step) -> str:
