@@ -76,9 +76,9 @@ def unlike_of(
         if both[0].ndim == both[1].ndim:
             made = _pairs(both)
             axes = matched(made, given) or matched(made, _without(given, halo))
-        if is_number and axes is not None:
-            if not _resizes_space(axes, len(given), space, are_named):
-                continue
+        is_told = axes is not None and not _resizes_space(axes, len(given), space, are_named)
+        if is_number and is_told:
+            continue
         found[name] = Unlike(given, made, both[0].shape, str(both[0].dtype), is_number)
     return found
 
