@@ -119,9 +119,17 @@ def _raise(_: Array) -> Array:
     raise ValueError("not to my liking")
 
 
+_calls = itertools.count()
+
+
+def _otherwise(block: Array) -> dict[str, Array]:
+    """An array of another name each time."""
+    return {f"a{next(_calls)}": block}
+
+
 @pytest.mark.parametrize(
     "function",
-    [_leave, _exit, _late, _raise, lambda _: None, lambda block: block[::2], lambda block: block.T],
+    [_leave, _exit, _late, _raise, _otherwise],
 )
 def test_where_nothing_is_learned_blocks_are_taken_to_keep_their_shape(
     series: Path, monkeypatch: pytest.MonkeyPatch, function: Any
@@ -354,10 +362,10 @@ def test_a_slow_function_is_not_told_to_fail(
 def test_what_was_neither_clear_nor_wrong_before_time_was_up_is_late(
     series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unclear(block: Array) -> Array:
+    def unclear(block: Array) -> dict[str, Array]:
         if block.shape == SERIES:
             time.sleep(1000)
-        return block[::2]
+        return _otherwise(block)
 
     monkeypatch.setattr(learning, "LIMIT_S", 2)
     (step,) = learned(Pipeline(series).map(unclear)).steps

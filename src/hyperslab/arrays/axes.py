@@ -13,6 +13,8 @@ Axis = int | str
 "An axis by its number, or by its name."
 TIME = ("t", "time")
 "Names of the axis along which the volumes of a series follow each other."
+UNNAMED = ("dim_", "phony_dim_")
+"What the names begin with that axes get which have none in their file."
 SPATIAL_AXES = 3
 
 

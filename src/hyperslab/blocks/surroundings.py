@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from hyperslab import formats
+from hyperslab.arrays.axes import UNNAMED
 from hyperslab.arrays.header import Companion
 from hyperslab.arrays.references import OF_ARRAYS, OF_COORDINATES, named_in
 from hyperslab.arrays.sets import Member, SourceSet, Whole
@@ -240,7 +241,7 @@ def _is_plain(source: ArraySource) -> bool:
 
 def is_numbered(name: str) -> bool:
     """Whether an axis has no name but a number."""
-    return name.startswith(("dim_", "phony_dim_"))
+    return name.startswith(UNNAMED)
 
 
 def has_variables(source: ArraySource) -> bool:

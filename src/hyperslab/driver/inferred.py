@@ -13,15 +13,10 @@ import numpy as np
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
+from hyperslab.driver.attempt import NUMBERS, Pair, Unlike
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Step
 from hyperslab.plan.promise import Promise
-
-NUMBERS = "biufc"
-"Kinds of dtype that functions are tried on, and may return."
-
-Pair = tuple[int, int]
-"Extents of an axis in the two samples."
 
 
 def promises_of(
@@ -29,15 +24,18 @@ def promises_of(
     blocks: Sequence[Array],
     returned: Sequence[dict[str, Array]],
     space: Collection[int],
+    are_named: bool,
+    unlike: Mapping[str, Sequence[Unlike]],
 ) -> tuple[Promise, ...] | None:
     """What a step promises by what it has returned for both samples; None where that is unclear,
-    and where axes of space, of the blocks, have got another length.
+    where axes of space, of the blocks, have got another length, and where axes of one length are
+    taken for each other, as the `unlike` arrays of other samples show.
     """
     first, second = returned
     if list(first) != list(second):
         return None
-    extents = list(zip(blocks[0].shape, blocks[1].shape, strict=True))
-    inner = [(a - 2 * h, b - 2 * h) for (a, b), h in zip(extents, halo, strict=True)]
+    extents = _pairs(blocks)
+    inner = _without(extents, halo)
     promises = []
     for name, array in first.items():
         other = second[name]
@@ -47,10 +45,68 @@ def promises_of(
             return None
         made = list(zip(array.shape, other.shape, strict=True))
         axes = matched(made, extents) or matched(made, inner)
-        if axes is None or _resizes_space(axes, len(extents), space):
+        if axes is None:
+            return None
+        if _resizes_space(axes, len(extents), space, are_named):
+            return None
+        if any(_mistakes(axes, extents, halo, one) for one in unlike.get(name, ())):
             return None
         promises.append(_promise(name, array, blocks[0], axes))
     return tuple(promises) or None
+
+
+def unlike_of(
+    halo: Sequence[int],
+    blocks: Sequence[Array],
+    returned: Sequence[dict[str, Array]],
+    space: Collection[int],
+    are_named: bool,
+) -> dict[str, Unlike]:
+    """Arrays whose axes are not known by their extents, or are axes of space of another length, and
+    those that hold no numbers; by their names.
+    """
+    first, second = returned
+    given = _pairs(blocks)
+    found = {}
+    for name in set(first).intersection(second):
+        both = (first[name], second[name])
+        is_number = all(array.dtype.kind in NUMBERS for array in both)
+        made: tuple[Pair, ...] = ()
+        axes = None
+        if both[0].ndim == both[1].ndim:
+            made = _pairs(both)
+            axes = matched(made, given) or matched(made, _without(given, halo))
+        is_told = axes is not None and not _resizes_space(axes, len(given), space, are_named)
+        if is_number and is_told:
+            continue
+        found[name] = Unlike(given, made, both[0].shape, str(both[0].dtype), is_number)
+    return found
+
+
+def _pairs(arrays: Sequence[Array]) -> tuple[Pair, ...]:
+    """Extents of the axes of two arrays."""
+    return tuple(zip(arrays[0].shape, arrays[1].shape, strict=True))
+
+
+def _without(extents: Sequence[Pair], halo: Sequence[int]) -> tuple[Pair, ...]:
+    """Extents without a halo."""
+    return tuple((a - 2 * h, b - 2 * h) for (a, b), h in zip(extents, halo, strict=True))
+
+
+def _mistakes(axes: Axes, extents: Sequence[Pair], halo: Sequence[int], unlike: Unlike) -> bool:
+    """Whether any of these axes, found among others of the same extents, is not where it was in an
+    array whose axes could be told apart.
+    """
+    if not unlike.tells_axes_apart or len(unlike.given) != len(extents):
+        return False
+    inner = _without(unlike.given, halo)
+    for position, axis in enumerate(axes.kept):
+        if axis is None or list(extents).count(extents[axis]) == 1:
+            continue
+        made = unlike.made[position : position + 1]
+        if made not in ((unlike.given[axis],), (inner[axis],)):
+            return True
+    return False
 
 
 def resized_axes(
@@ -119,10 +175,12 @@ def _settled(promise: Promise, blocks: Sequence[str], made: Sequence[Mapping[str
     return replace(promise, dtype=None, of_dtypes=tuple(others.items()))
 
 
-def _resizes_space(axes: Axes, ndim: int, space: Collection[int]) -> bool:
+def _resizes_space(axes: Axes, ndim: int, space: Collection[int], are_named: bool) -> bool:
     """Whether an axis of space has got another length, by which its voxels would lose their place:
-    that has to be said.
+    that has to be said. Where no axis has a name, that is so if their number is another one.
     """
+    if not are_named and axes.ndim == ndim:
+        return False
     dropped = axes.dropped(ndim)
     places = [place for place in space if place in dropped and place < axes.ndim]
     return any(axes.lengths[place] > 1 for place in places)

@@ -26,21 +26,28 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
-from hyperslab.arrays.axes import axes_of_space
+from hyperslab.arrays.axes import UNNAMED, axes_of_space
 from hyperslab.blocks.gathering import Tell, unheard
+from hyperslab.driver.attempt import (
+    NUMBERS,
+    Attempt,
+    Pair,
+    Resized,
+    Unexplained,
+    unexplained,
+)
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.inferred import (
-    NUMBERS,
-    Pair,
     of_any_dtype,
     promises_of,
     require_arrays_of,
     resized_axes,
+    unlike_of,
     with_continued,
 )
 from hyperslab.driver.lesson import Lesson, is_open
@@ -67,35 +74,6 @@ _MORE = 3
 "What the second sample has more."
 _HOPELESS = (NameError, ImportError, SyntaxError)
 "What a function raises whatever its block is: no other sample is tried."
-
-
-class Resized(dict[tuple[int, str], set[int]]):
-    """Axes that arrays have longer or shorter than their block, by step and array."""
-
-    def add(self, found: Mapping[tuple[int, str], set[int]]) -> None:
-        """Take what other samples have shown to what is known."""
-        for array, axes in found.items():
-            self[array] = self.get(array, set()) | axes
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What steps have returned for samples, up to the first that failed or was unclear."""
-
-    promises: list[tuple[Promise, ...]] = field(default_factory=list)
-    "Promises of each step that anything was learned of."
-    whole: frozenset[int] = frozenset()
-    "Axes of the samples that were whole for that."
-    error: str = ""
-    "What the next step raised; '' where it raised nothing."
-    is_refused: bool = False
-    "Whether that was that it returned no array."
-    is_hopeless: bool = False
-    "Whether it raises that for any sample."
-    resized: Mapping[tuple[int, str], set[int]] = field(default_factory=dict)
-    "Axes that arrays have longer or shorter than their block, by step and array."
-    is_last: bool = False
-    "Whether no other sample is tried, so that nothing better follows."
 
 
 def learned(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Pipeline:
@@ -142,6 +120,8 @@ def learn(
         first = len(attempt.promises)
         if attempt.is_refused:
             raise UsageError(attempt.error)
+        if attempt.odd:
+            raise UsageError(attempt.odd)
         steps[first] = replace(steps[first], trial=_trial(attempt, is_late))
     dependent = {axis for answer in answers[len(attempts) :] for axis in answer}
     return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
@@ -333,12 +313,17 @@ def _attempts(
     of_best: Mapping[str, Array] = {}
     failed = Attempt()
     resized = Resized()
+    unlike = Unexplained()
+    if len({pipeline.source.wholes[0].shape[axis] for axis in whole}) < len(whole):
+        # axes of one length are not told apart where they are whole
+        unlike.add(_tried(pipeline, dtypes, (), {}, unlike).unlike)
     samples = list(itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)))
     for left, (values, axes) in zip(reversed(range(len(samples))), samples, strict=True):
-        attempt = _tried(pipeline, dtypes, axes, values)
+        attempt = _tried(pipeline, dtypes, axes, values, unlike)
         if attempt.error:
             failed = attempt
         resized.add(attempt.resized)
+        unlike.add(attempt.unlike)
         if len(attempt.promises) > len(best.promises):
             best = replace(attempt, whole=frozenset(axes))
             of_best = values
@@ -346,7 +331,8 @@ def _attempts(
         if is_last and _has_new_lengths(best):
             resized.add(_resized_wholes(pipeline, dtypes, best.whole, of_best))
         known = [with_continued(made, n, resized) for n, made in enumerate(best.promises)]
-        yield replace(failed, promises=known, whole=best.whole, is_last=is_last)
+        odd = unexplained(pipeline, len(known), unlike)
+        yield replace(failed, promises=known, whole=best.whole, odd=odd, is_last=is_last)
         if is_last:
             return
 
@@ -362,7 +348,10 @@ def _of_all(
     """
     promised = [attempt.promises]
     for others in dtypes[1:]:
-        tries = [_tried(pipeline, others, attempt.whole, values) for values in _kinds(seen)]
+        tries = [
+            _tried(pipeline, others, attempt.whole, values, Unexplained())
+            for values in _kinds(seen)
+        ]
         promised.append(max(tries, key=lambda one: len(one.promises)).promises)
     blocks = [of_whole[0] for of_whole in dtypes]
     return replace(attempt, promises=of_any_dtype(promised, blocks))
@@ -381,7 +370,10 @@ def _resized_wholes(
     found = Resized()
     shape = pipeline.source.wholes[0].shape
     for axis in (axis for axis in sorted(whole) if shape[axis] > 2):
-        one, two = (_tried(pipeline, dtypes, whole, seen, (axis, less)).resized for less in (1, 2))
+        tries = (
+            _tried(pipeline, dtypes, whole, seen, Unexplained(), (axis, less)) for less in (1, 2)
+        )
+        one, two = (attempt.resized for attempt in tries)
         found.add({array: axes & two.get(array, set()) for array, axes in one.items()})
     return found
 
@@ -431,10 +423,12 @@ def _tried(
     dtypes: Sequence[DType],
     whole: Collection[int],
     seen: Mapping[str, Array],
+    unlike: Unexplained,
     shorter: Pair = (0, 0),
 ) -> Attempt:
     """What the steps return for samples with these axes whole, but for what one of them is shorter
-    by, up to the first that fails; `seen` are values that they hold, by input.
+    by, up to the first that fails; `seen` are values that they hold, by input, `unlike` what other
+    samples have shown.
     """
     found: list[tuple[Promise, ...]] = []
     extents = _extents(pipeline, whole, shorter)
@@ -443,6 +437,7 @@ def _tried(
     if len(samples) < len(made):
         return Attempt(found)
     of_space = _axes_of_space(pipeline)
+    are_named = _are_named(pipeline)
     before = list(pipeline.steps)
     blocks = [sample.block for sample in samples]
     for number, step in enumerate(pipeline.steps):
@@ -452,15 +447,21 @@ def _tried(
             axes = axes_after(before[:number], pipeline.source.ndim)[0]
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
             space = {place for place, axis in enumerate(axes.told) if axis in of_space}
-            promises = promises_of(halo, blocks, returned, space)
+            told = unlike.of_step(number)
+            promises = promises_of(halo, blocks, returned, space, are_named, told)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
             is_refused = isinstance(error, NoArray)
             is_hopeless = isinstance(error, _HOPELESS)
             sentence = _sentence(error, step)
             return Attempt(found, error=sentence, is_refused=is_refused, is_hopeless=is_hopeless)
         if promises is None:
-            odd = resized_axes(halo, blocks, returned)
-            return Attempt(found, resized={(number, name): axes for name, axes in odd.items()})
+            resized = resized_axes(halo, blocks, returned)
+            odd = unlike_of(halo, blocks, returned, space, are_named)
+            return Attempt(
+                found,
+                resized={(number, name): axes for name, axes in resized.items()},
+                unlike={(number, name): array for name, array in odd.items()},
+            )
         found.append(promises)
         before[number] = replace(step, returns=promises)
         blocks = [next(iter(arrays.values())) for arrays in returned]
@@ -473,6 +474,13 @@ def _axes_of_space(pipeline: Pipeline) -> tuple[int, ...]:
     if header.is_placed:
         return header.space
     return axes_of_space(pipeline.source.sources[0].dims, pipeline.source.ndim)
+
+
+def _are_named(pipeline: Pipeline) -> bool:
+    """Whether an axis of the source has a name, or an affine that places it."""
+    if pipeline.source.wholes[0].header.is_placed:
+        return True
+    return not all(name.startswith(UNNAMED) for name in pipeline.source.sources[0].dims)
 
 
 def _sentence(error: BaseException, step: Step) -> str:

@@ -177,11 +177,11 @@ def _array(value: Any, said: str) -> Array:
 
 
 def require_arrays(named: Mapping[str, Any], step: Step, ndim: int) -> None:
-    """Raise BlockError where a step has returned None for a block of `ndim` axes, or, by name,
-    NoArray for what is no array; a list of the block's axes, or of those that were said, is one.
+    """Raise NoArray where a step has returned None for a block of `ndim` axes, or, by name, what
+    is no array; a list of the block's axes, or of those that were said, is one.
     """
     if "" in named and named[""] is None:
-        raise BlockError(_nothing(step))
+        raise NoArray(_nothing(step))
     for name, value in named.items():
         is_listed = isinstance(value, list | tuple)
         if not is_listed or not (step.changes_axes or np.ndim(value) == ndim):

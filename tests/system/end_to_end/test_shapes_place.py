@@ -78,7 +78,7 @@ def test_time_first_gets_shorter_as_well(tmp_path: Path, timed: Path) -> None:
     assert made.dims == hyperslab.open(timed).dims
     assert np.array_equal(np.array(made.affine), np.array(hyperslab.open(timed).affine))
     cut = hyperslab.Pipeline(timed).map(lambda block: block[:, 1:]).write(tmp_path / "cut.nc")
-    with pytest.raises(hyperslab.TasksFailed, match="returned a block of shape"):
+    with pytest.raises(hyperslab.errors.UsageError, match=r"say drop_axis=1 and new_axis={1: 3}"):
         hyperslab.run(cut, engine="serial", report=False)
 
 

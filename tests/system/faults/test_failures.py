@@ -188,7 +188,7 @@ def test_fail_fast_ends_a_run_at_its_first_failure(mine: Path) -> None:
 
 
 def test_a_function_that_returns_none_is_told_so(mine: Path) -> None:
-    done = run(mine, "forgetful", "--engine", "serial")
+    done = run(mine, "forgetful", "--engine", "serial", "--no-trial")
     failed, where, *_ = done.err.splitlines()
     assert "tasks: forgetful returned None: end it with 'return'" in failed
     assert where == f"    {mine}:12, in forgetful: def forgetful(block):"
@@ -237,12 +237,12 @@ def test_a_mask_without_time_is_told_of_where_shapes_do_not_fit(
     hint = r"; mask comes in the block's shape, .* axis 3 .*: mask\[..., 0\] is the mask without it"
     pipeline = hyperslab.Pipeline(series, mask=np.ones((4, 4, 4), "u1"))
     with pytest.raises(TasksFailed, match=hint):
-        pipeline.map(function).compute(engine="serial")
+        pipeline.map(function).compute(engine="serial", trial=False)
     told = pipeline.map(lambda block, mask: np.where(mask[..., 0] > 0, block.mean(axis=3), 0))
     assert told.compute(engine="serial").shape == (4, 4, 4)
     of_equal = hyperslab.Pipeline(series, mask=series).map(function)
     with pytest.raises(TasksFailed) as raised:
-        of_equal.compute(engine="serial")
+        of_equal.compute(engine="serial", trial=False)
     assert "mask comes" not in str(raised.value)
 
 

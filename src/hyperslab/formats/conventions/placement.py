@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import UNNAMED
 from hyperslab.arrays.header import FIRST, OF_SPACE, SPACE, VOXELS, WORLD, Header
 from hyperslab.arrays.references import named_in
 from hyperslab.arrays.sampling import Sampling
@@ -166,7 +167,7 @@ def _require_one_image(
     """Raise UsageError for axes without coordinates in space that are not the image's by their
     names, where they have some.
     """
-    are_named = not all(dim.startswith(("dim_", "phony_dim_")) for dim in dims)
+    are_named = not all(dim.startswith(UNNAMED) for dim in dims)
     times = {name for name, one in coordinates.items() if says(name, one)}
     is_time_first = bool(times & set(dims[:NDIM]))
     if is_time_first or (uncut.dims and are_named):
