@@ -134,10 +134,8 @@ def test_a_design_fits_a_region(tmp_path: Path) -> None:
 def test_blocks_of_a_region_have_its_length(tmp_path: Path) -> None:
     (path,) = subjects(tmp_path, [20])
     pipeline = Pipeline(path, region="...,4:").map(RESIZING["diff"])
-    result = run(
-        pipeline.write(tmp_path / "out", keep="blocks"), engine="serial", rule=Rule("blocks", (2, 1, 1, 1)),
-        report=False,
-    )  # fmt: skip
+    written = pipeline.write(tmp_path / "out", keep="blocks")
+    result = run(written, engine="serial", rule=Rule("blocks", (2, 1, 1, 1)), report=False)
     assert result.ok
 
 

@@ -28,7 +28,7 @@ def distinct(shapes: Sequence[Shape], whole: Collection[int]) -> list[Shape]:
 
 
 def some_of(shapes: Sequence[Shape]) -> list[Shape]:
-    """As many of these shapes as are tried, from the smallest to the largest."""
+    """Shapes of these that are tried, from the smallest to the largest."""
     ordered = sorted(shapes)
     last = len(ordered) - 1
     if last < MOST_TRIED:
@@ -105,10 +105,10 @@ def _of_all(
         if extents in found:
             continue
         new = _by_rule(extents, found)
-        if not new and len(blocks) > MOST_TRIED:
-            raise _other(step, "an axis of a length that follows by no rule from theirs")
-        if new:
+        if new is not None:
             found[extents] = new
+        elif len(blocks) > MOST_TRIED:
+            raise _other(step, "an axis of a length that follows by no rule from theirs")
     if first.drop_axis == promise.drop_axis and set(found.values()) <= {first.new_axis}:
         return promise
     return replace(first, of_lengths=tuple(sorted(found.items())))
@@ -136,18 +136,18 @@ def _other(step: Step, what: str) -> UsageError:
     )
 
 
-def _by_rule(extents: Shape, found: Mapping[Shape, NewAxes]) -> NewAxes:
-    """The new axes for blocks of these extents, by what all that were found have in common; () for
-    several axes, and where no rule or several of them explain these.
+def _by_rule(extents: Shape, found: Mapping[Shape, NewAxes]) -> NewAxes | None:
+    """The new axes for blocks of these extents, by what all that were found have in common; None
+    for several axes, and where no rule explains these, or several do that differ.
     """
     if len(extents) > 1 or len(found) < 2:
-        return ()
+        return None
     new = []
     for place, (position, _) in enumerate(next(iter(found.values()))):
         known = {of[0]: axes[place][1] for of, axes in found.items()}
         lengths = {rule(extents[0]) for rule in _rules(known)}
         if len(lengths) != 1 or min(lengths) < 1:
-            return ()
+            return None
         new.append((position, lengths.pop()))
     return tuple(new)
 

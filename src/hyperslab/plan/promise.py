@@ -96,9 +96,8 @@ class Promise:
         if self.drop_axis:
             words.append(f"without axes {','.join(map(str, self.drop_axis))}")
         for position, length in self.new_axis:
-            others = [dict(new)[position] for _, new in self.of_lengths]
-            least, most = min([length, *others]), max([length, *others])
-            told = str(length) if least == most else f"{least} to {most}"
+            each = {length, *(dict(new)[position] for _, new in self.of_lengths)}
+            told = " to ".join(map(str, sorted({min(each), max(each)})))
             words.append(f"axis {position} of {told}")
         return " ".join(word for word in words if word)
 
