@@ -104,9 +104,9 @@ def _of_all(
         extents = tuple(block[axis] for axis in dropped)
         if extents in found:
             continue
-        new = _by_rule(extents, found)
-        if new is not None:
-            found[extents] = new
+        likely = _by_rule(extents, found)
+        if likely is not None:
+            found[extents] = likely
         elif len(blocks) > MOST_TRIED:
             raise _other(step, "an axis of a length that follows by no rule from theirs")
     if first.drop_axis == promise.drop_axis and set(found.values()) <= {first.new_axis}:
