@@ -61,9 +61,17 @@ def best_of(
     extents: Sequence[Pair],
     seen: Mapping[str, Array],
 ) -> list[tuple[Promise, ...]]:
-    """What as many steps as possible promise for samples of these extents, of any values."""
-    tries = [tried(pipeline, dtypes, extents, values).promises for values in kinds_of(seen)]
-    return max(tries, key=len)
+    """What as many steps as possible promise for samples of these extents, of the first values that
+    show it.
+    """
+    best: list[tuple[Promise, ...]] = []
+    for values in kinds_of(seen):
+        promises = tried(pipeline, dtypes, extents, values).promises
+        if len(promises) > len(best):
+            best = promises
+        if len(best) == len(pipeline.steps):
+            break
+    return best
 
 
 def extents_of(shape: Sequence[int], whole: Collection[int], shorter: Pair = (0, 0)) -> list[Pair]:

@@ -2,14 +2,14 @@
 
 A function is called with two blocks whose extents differ along every axis, so that the axes of what
 it returns are known by their extents. First no axis is whole; then, for functions that fit one
-length alone, such as that of a series, some are. Where it fails on made-up numbers it gets values
-that were seen of the array; whether it depends on where blocks are cut is asked of both, since only
-the array's own are on both sides of a threshold, and of these as they lie in the array, since only
-neighbours stay there when they are smoothed; and of clusters of known sizes, as those of the array
-may all be larger than what a function asks for. It is called in a process of its own, which is
-forked for that: neither what it changes nor how it ends reaches the driver. A function of which
-nothing is learned is taken to keep the axes and the dtype of its block, and its tasks are held to
-that.
+length alone, such as that of a series, some are: then it is called with every length that arrays
+have, or their regions. Where it fails on made-up numbers it gets values that were seen of the
+array; whether it depends on where blocks are cut is asked of both, since only the array's own are
+on both sides of a threshold, and of these as they lie in the array, since only neighbours stay
+there when they are smoothed; and of clusters of known sizes, as those of the array may all be
+larger than what a function asks for. It is called in a process of its own, which is forked for
+that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
+learned is taken to keep the axes and the dtype of its block, and its tasks are held to that.
 
 Held by tests/driver/test_learning.py.
 """
