@@ -1,73 +1,30 @@
-"""Attempt: what steps have returned for samples, and what of that is unlike their blocks.
+"""Attempt: what steps have returned for a pair of samples.
 
-Held by tests/driver/test_unlike.py.
+Held by tests/driver/test_learning.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from hyperslab.errors import speaks_flags
-from hyperslab.plan.pipeline import Pipeline, Step
+from hyperslab.arrays import Array, DType
+from hyperslab.arrays.axes import UNNAMED, axes_of_space
+from hyperslab.driver.inferred import promises_of, resized_axes, unlike_of
+from hyperslab.driver.sample import Sample
+from hyperslab.driver.unlike import Pair, Unexplained, Unlike
+from hyperslab.errors import NoArray
+from hyperslab.plan.failure import describe_failure
+from hyperslab.plan.pipeline import Pipeline, Step, axes_after
 from hyperslab.plan.promise import Promise
+from hyperslab.plan.steps import call
 
-NUMBERS = "biufc"
-"Kinds of dtype that functions are tried on, and may return."
-
-Pair = tuple[int, int]
-"Extents of an axis in the two samples."
-
-
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """An array that is unlike its block, and of which nothing was learned."""
-
-    given: tuple[Pair, ...]
-    "Extents of the axes of the blocks."
-    made: tuple[Pair, ...]
-    "Extents of the axes of what was returned; () where their number is another one each time."
-    shape: tuple[int, ...]
-    "Shape of what was returned for the first block."
-    dtype: str
-    "dtype of that."
-    is_number: bool
-    "Whether it is a dtype of numbers."
-
-    @property
-    def tells_axes_apart(self) -> bool:
-        """Whether every axis of the blocks has extents of its own."""
-        return len(set(self.given)) == len(self.given)
-
-    @property
-    def odd_axes(self) -> list[int]:
-        """Axes of other extents than those of the blocks; all, where their number differs."""
-        if len(self.made) != len(self.given):
-            return list(range(len(self.given)))
-        pairs = zip(self.given, self.made, strict=True)
-        return [axis for axis, (given, made) in enumerate(pairs) if made != given]
-
-
-class Unexplained(dict[tuple[int, str], tuple[Unlike, ...]]):
-    """Arrays that are unlike their blocks, of all samples so far, by step and array."""
-
-    def add(self, found: Mapping[tuple[int, str], Unlike]) -> None:
-        """Take what another sample has shown to what is known."""
-        for array, unlike in found.items():
-            self[array] = (*self.get(array, ()), unlike)
-
-    def of_step(self, number: int) -> dict[str, tuple[Unlike, ...]]:
-        """Arrays of one step, by their names."""
-        return {name: found for (step, name), found in self.items() if step == number}
-
-
-class Resized(dict[tuple[int, str], set[int]]):
-    """Axes that arrays have longer or shorter than their block, by step and array."""
-
-    def add(self, found: Mapping[tuple[int, str], set[int]]) -> None:
-        """Take what other samples have shown to what is known."""
-        for array, axes in found.items():
-            self[array] = self.get(array, set()) | axes
+FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
+"Extents of the first sample's axes that are not whole."
+_MORE = 3
+"What the second sample has more."
+_HOPELESS = (NameError, ImportError, SyntaxError)
+"What a function raises whatever its block is: no other sample is tried."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,84 +49,117 @@ class Attempt:
     "Sentence on those that samples have shown of the next step; '' where there were none."
     is_last: bool = False
     "Whether no other sample is tried, so that nothing better follows."
+    has_lengths_left: bool = False
+    "Whether arrays of other lengths are still to be tried."
 
 
-def unexplained(pipeline: Pipeline, number: int, unlike: Unexplained) -> str:
-    """Sentence that a step, by its number, has returned what is unlike its block, and how that is
-    declared; '' where it has not, or where that was said.
+def kinds_of(seen: Mapping[str, Array]) -> list[Mapping[str, Array]]:
+    """Values of samples, by input: made up, and those that were seen, where any were."""
+    if not seen:
+        return [{}]
+    return [{}, seen]
+
+
+def best_of(
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    extents: Sequence[Pair],
+    seen: Mapping[str, Array],
+) -> list[tuple[Promise, ...]]:
+    """What as many steps as possible promise for samples of these extents, of the first values that
+    show it.
     """
-    found = unlike.of_step(number)
-    if not found:
-        return ""
-    full = None if number else pipeline.source.wholes[0].shape
-    return _sentence(pipeline.steps[number], found, full)
+    best: list[tuple[Promise, ...]] = []
+    for values in kinds_of(seen):
+        promises = tried(pipeline, dtypes, extents, values, Unexplained()).promises
+        if len(promises) > len(best):
+            best = promises
+        if len(best) == len(pipeline.steps):
+            break
+    return best
 
 
-def _sentence(
-    step: Step, unlike: Mapping[str, Sequence[Unlike]], full: Sequence[int] | None
-) -> str:
-    """The sentence, for an array of the shape `full`; None: steps before may have changed it."""
-    has_dtypes = all(promise.dtype for promise in step.returns)
-    for name, found in unlike.items():
-        said = f"{step.ref.name} returned"
-        if name:
-            said += f" as '{name}'"
-        if not found[-1].is_number:
-            if has_dtypes:
-                continue
-            return (
-                f"{said} an array of dtype {found[-1].dtype} for a made-up block, which holds no"
-                " numbers: return an array of numbers"
+def extents_of(shape: Sequence[int], whole: Collection[int], shorter: Pair = (0, 0)) -> list[Pair]:
+    """Extents of the axes of both samples of an array, the second of which may be `shorter`: along
+    which axis that is whole, and by how much.
+    """
+    along, less = shorter
+    extents = []
+    for axis, extent in enumerate(shape):
+        pair = (FIRST[axis], FIRST[axis] + _MORE)
+        if axis in whole:
+            pair = (extent, extent)
+        if axis == along:
+            pair = (pair[0], pair[1] - less)
+        extents.append(pair)
+    return extents
+
+
+def tried(
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    extents: Sequence[Pair],
+    seen: Mapping[str, Array],
+    unlike: Unexplained,
+) -> Attempt:
+    """What the steps return for two samples of these extents, up to the first that fails; `seen`
+    are values that they hold, by input, `unlike` what other samples have shown.
+    """
+    found: list[tuple[Promise, ...]] = []
+    made = [Sample.of(pipeline, dtypes, [pair[i] for pair in extents]) for i in range(2)]
+    samples = [sample.like(seen) for sample in made if sample is not None]
+    if len(samples) < len(made):
+        return Attempt(found)
+    of_space = _axes_of_space(pipeline)
+    are_named = _are_named(pipeline)
+    before = list(pipeline.steps)
+    blocks = [sample.block for sample in samples]
+    for number, step in enumerate(pipeline.steps):
+        try:
+            pairs = zip(samples, blocks, strict=True)
+            returned = [sample.returned(step, block) for sample, block in pairs]
+            axes = axes_after(before[:number], pipeline.source.ndim)[0]
+            halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
+            space = {place for place, axis in enumerate(axes.told) if axis in of_space}
+            told = unlike.of_step(number)
+            promises = promises_of(halo, blocks, returned, space, are_named, told)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
+            is_refused = isinstance(error, NoArray)
+            is_hopeless = isinstance(error, _HOPELESS)
+            sentence = _sentence(error, step)
+            return Attempt(found, error=sentence, is_refused=is_refused, is_hopeless=is_hopeless)
+        if promises is None:
+            resized = resized_axes(halo, blocks, returned)
+            odd = unlike_of(halo, blocks, returned, space, are_named)
+            return Attempt(
+                found,
+                resized={(number, name): axes for name, axes in resized.items()},
+                unlike={(number, name): array for name, array in odd.items()},
             )
-        if step.changes_axes:
-            continue
-        first = found[0]
-        block = tuple(n for n, _ in first.given)
-        return (
-            f"{said} an array of shape {first.shape} for a made-up block of shape {block}, which"
-            f" does not tell what it returns for another one:{_remedy(found, full)}"
-        )
-    return ""
+        found.append(promises)
+        before[number] = replace(step, returns=promises)
+        blocks = [next(iter(arrays.values())) for arrays in returned]
+    return Attempt(found)
 
 
-def _remedy(found: Sequence[Unlike], full: Sequence[int] | None) -> str:
-    """What to declare for an array that is unlike its block, by all samples that have shown it."""
-    first = next((one for one in found if one.tells_axes_apart), found[0])
-    drop = first.odd_axes
-    positions = drop
-    if len(first.made) != len(first.given):
-        positions = list(range(len(first.shape)))
-    new = {position: _length(position, found, full) for position in positions}
-    where_kept = ""
-    if sorted(first.made) != sorted(first.given):
-        where_kept = "; or --no-trial where every block keeps its shape"
-    if len(first.made) < len(first.given):
-        where_kept += "; use a fold (hyperslab.Fold) where all blocks together become one value"
-    return (
-        f" say {_declared(drop, new)} together, with the lengths that the result has, and no blocks"
-        f" that are cut along the dropped axes{where_kept}"
-    )
+def _axes_of_space(pipeline: Pipeline) -> tuple[int, ...]:
+    """Axes of the source along which a voxel has a place, by its affine or else by its names."""
+    header = pipeline.source.wholes[0].header
+    if header.is_placed:
+        return header.space
+    return axes_of_space(pipeline.source.sources[0].dims, pipeline.source.ndim)
 
 
-def _declared(drop: Sequence[int], new: Mapping[int, str]) -> str:
-    """Axes that are dropped, and new ones with their lengths, in the words of whoever called."""
-    if speaks_flags():
-        numbers = ",".join(map(str, drop))
-        lengths = ",".join(f"{position}:{length}" for position, length in new.items())
-        return f"--drop-axis {numbers} --new-axis {lengths}"
-    axes = str(drop[0]) if len(drop) == 1 else str(list(drop))
-    lengths = ", ".join(f"{position}: {length}" for position, length in new.items())
-    return f"drop_axis={axes} and new_axis={{{lengths}}}"
+def _are_named(pipeline: Pipeline) -> bool:
+    """Whether an axis of the source has a name, or an affine that places it."""
+    if pipeline.source.wholes[0].header.is_placed:
+        return True
+    return not all(name.startswith(UNNAMED) for name in pipeline.source.sources[0].dims)
 
 
-def _length(position: int, found: Sequence[Unlike], full: Sequence[int] | None) -> str:
-    """Length of an axis of an array, made of the whole array; LENGTH where no sample shows it."""
-    for one in reversed(found):
-        if position >= len(one.made):
-            continue
-        made = one.made[position]
-        if made[0] == made[1]:
-            return str(made[0])
-        if full is not None and one.tells_axes_apart and made in one.given:
-            return str(full[one.given.index(made)])
-    return "LENGTH"
+def _sentence(error: BaseException, step: Step) -> str:
+    """What a function raised, and where in the user's own code."""
+    failure = describe_failure(error, "", [step.ref], [call.__code__])
+    if failure.frame is None:
+        return failure.message
+    return f"{failure.message} at {failure.frame.place}"

@@ -36,7 +36,7 @@ def dependent_axes(steps: Sequence[Step], sample: Sample, uncut: Iterable[int]) 
     `uncut` axes, and those that the functions drop, are not tried. Raises what functions raise.
     """
     count = sample.slab.count
-    axes = axes_after(steps, len(count))
+    axes = axes_after(steps, len(count), count)
     kept = {axis for made in axes for axis in made.dropped(len(count))}.union(uncut)
     tried = [axis for axis, n in enumerate(count) if axis not in kept and n >= _LEAST_EXTENT]
     if not tried:

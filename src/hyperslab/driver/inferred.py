@@ -13,7 +13,7 @@ import numpy as np
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
-from hyperslab.driver.attempt import NUMBERS, Pair, Unlike
+from hyperslab.driver.unlike import NUMBERS, Pair, Unlike
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Step
 from hyperslab.plan.promise import Promise

@@ -2,14 +2,14 @@
 
 A function is called with two blocks whose extents differ along every axis, so that the axes of what
 it returns are known by their extents. First no axis is whole; then, for functions that fit one
-length alone, such as that of a series, some are. Where it fails on made-up numbers it gets values
-that were seen of the array; whether it depends on where blocks are cut is asked of both, since only
-the array's own are on both sides of a threshold, and of these as they lie in the array, since only
-neighbours stay there when they are smoothed; and of clusters of known sizes, as those of the array
-may all be larger than what a function asks for. It is called in a process of its own, which is
-forked for that: neither what it changes nor how it ends reaches the driver. A function of which
-nothing is learned is taken to keep the axes and the dtype of its block, and its tasks are held to
-that.
+length alone, such as that of a series, some are: then it is called with every length that arrays
+have, or their regions. Where it fails on made-up numbers it gets values that were seen of the
+array; whether it depends on where blocks are cut is asked of both, since only the array's own are
+on both sides of a threshold, and of these as they lie in the array, since only neighbours stay
+there when they are smoothed; and of clusters of known sizes, as those of the array may all be
+larger than what a function asks for. It is called in a process of its own, which is forked for
+that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
+learned is taken to keep the axes and the dtype of its block, and its tasks are held to that.
 
 Held by tests/driver/test_learning.py.
 """
@@ -31,34 +31,24 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
-from hyperslab.arrays.axes import UNNAMED, axes_of_space
 from hyperslab.blocks.gathering import Tell, unheard
-from hyperslab.driver.attempt import (
-    NUMBERS,
-    Attempt,
-    Pair,
-    Resized,
-    Unexplained,
-    unexplained,
-)
+from hyperslab.driver.attempt import FIRST, Attempt, best_of, extents_of, kinds_of, tried
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.inferred import (
     of_any_dtype,
-    promises_of,
     require_arrays_of,
-    resized_axes,
-    unlike_of,
     with_continued,
 )
+from hyperslab.driver.lengths import distinct, resizes, some_of, with_lengths
 from hyperslab.driver.lesson import Lesson, is_open
 from hyperslab.driver.sample import SPACE, Sample, dtypes_of, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
+from hyperslab.driver.unlike import NUMBERS, Resized, Unexplained, unexplained
 from hyperslab.engines.environment import volunteer
-from hyperslab.errors import NoArray, UsageError
-from hyperslab.plan.failure import describe_failure
+from hyperslab.errors import UsageError
+from hyperslab.plan.becoming import taken_of
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, axes_after
 from hyperslab.plan.promise import Promise, Trial, require_names
-from hyperslab.plan.steps import call
 
 LIMIT_S = 10
 "Functions that take longer for the samples are not learned from."
@@ -68,12 +58,6 @@ as long as learning has taken.
 """
 _TOLD_S = 1.0
 "Seconds of a trial after which it is told."
-_FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
-"Extents of the first sample's axes that are not whole."
-_MORE = 3
-"What the second sample has more."
-_HOPELESS = (NameError, ImportError, SyntaxError)
-"What a function raises whatever its block is: no other sample is tried."
 
 
 def learned(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Pipeline:
@@ -98,19 +82,27 @@ def learn(
     dtypes = dtypes_of(pipeline)
     kinds = {dtype.kind for of_whole in dtypes for dtype in of_whole}
     ndim = pipeline.source.ndim
-    if not 0 < ndim <= len(_FIRST) or not kinds.issubset(NUMBERS):
+    if not 0 < ndim <= len(FIRST) or not kinds.issubset(NUMBERS):
         return Lesson(pipeline)
     whole = {axis % ndim for axis in axes_whole}
     if uncut is not None:
         uncut = {axis % ndim for axis in uncut}
+    shapes = [taken_of(pipeline, each) for each in pipeline.source.wholes]
     names = " and ".join(step.ref.name for step in pipeline.steps)
     said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
     seen = seen_of(pipeline)
     answers, is_late = _in_a_fork(
-        lambda: _answers(pipeline, dtypes, whole, uncut, seen), functools.partial(tell, said)
+        lambda: _answers(pipeline, dtypes, shapes, whole, uncut, seen),
+        functools.partial(tell, said),
     )
     attempts = [answer for answer in answers if isinstance(answer, Attempt)]
     attempt = attempts[-1] if attempts else Attempt()
+    if attempt.has_lengths_left and resizes(pipeline.steps, attempt.promises):
+        raise UsageError(
+            f"{names}: the trial ended before it had shown what it returns for arrays of"
+            f" {len(distinct(shapes, attempt.whole))} lengths: run over those of one length at a"
+            " time"
+        )
     steps = list(pipeline.steps)
     for number, promises in enumerate(attempt.promises):
         if is_open(steps[number]):
@@ -139,6 +131,7 @@ def _trial(attempt: Attempt, is_late: bool) -> Trial:
 def _answers(
     pipeline: Pipeline,
     dtypes: Sequence[tuple[DType, ...]],
+    shapes: Sequence[tuple[int, ...]],
     whole: set[int],
     uncut: Iterable[int] | None,
     seen: Seen,
@@ -149,36 +142,45 @@ def _answers(
     """
     attempt = Attempt()
     first, *others = dtypes
-    for attempt in _attempts(pipeline, first, whole, seen.ordered):
+    for one in _attempts(pipeline, first, shapes[0], whole, seen.ordered):
+        attempt = one
+        if one.is_last and _depends_on_length(pipeline, one, shapes, whole):
+            attempt = replace(one, has_lengths_left=True, is_last=False)
+        yield attempt
+    if attempt.has_lengths_left:
+        attempt = _of_lengths(pipeline, attempt, first, shapes, seen.ordered)
         yield attempt
     if others and attempt.promises:
-        attempt = _of_all(pipeline, attempt, dtypes, seen.ordered)
+        attempt = _of_all(pipeline, attempt, dtypes, shapes[0], seen.ordered)
         yield attempt
     if uncut is None or len(attempt.promises) < len(pipeline.steps):
         return
     pairs = zip(pipeline.steps, attempt.promises, strict=True)
     steps = [_told(step, promises) for step, promises in pairs]
     found: set[int] = set()
-    for sample in _samples(pipeline, first, attempt.whole, seen):
+    for sample in _samples(pipeline, first, shapes[0], attempt.whole, seen):
         with suppress(Exception):  # its tasks will tell what a function raises
             found.update(dependent_axes(steps, sample, {*uncut, *found}))
         yield sorted(found)
 
 
 def _samples(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: Collection[int], seen: Seen
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    shape: Sequence[int],
+    whole: Collection[int],
+    seen: Seen,
 ) -> Iterator[Sample]:
     """Samples of numbers that are made up, of values that were seen, all over, and of these as they
     lie; then of the extremes among these, as clusters.
     """
-    sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, whole)])
+    sample = Sample.of(pipeline, dtypes, [more for _, more in extents_of(shape, whole)])
     if sample is not None:
-        yield from (sample.like(values) for values in _kinds(seen.ordered))
+        yield from (sample.like(values) for values in kinds_of(seen.ordered))
     if PRIMARY not in seen.regions:
         return
-    full = pipeline.source.wholes[0].shape
     _, region = seen.regions[PRIMARY]
-    extents = extents_amid(region.shape, pipeline.halo, {axis: full[axis] for axis in whole})
+    extents = extents_amid(region.shape, pipeline.halo, {axis: shape[axis] for axis in whole})
     sample = Sample.of(pipeline, dtypes, extents) if extents else None
     if sample is None:
         return
@@ -222,7 +224,7 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
             more = replace(more, of_dtypes=seen.of_dtypes)
         if not step.changes_axes:
             more = replace(more, drop_axis=seen.drop_axis, new_axis=seen.new_axis)
-            more = replace(more, continued=seen.continued)
+            more = replace(more, continued=seen.continued, of_lengths=seen.of_lengths)
         returns.append(more)
     return replace(step, returns=tuple(returns))
 
@@ -304,7 +306,11 @@ def _answer(pipe: Connection, ask: Callable[[], Iterator[Any]]) -> NoReturn:
 
 
 def _attempts(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], seen: Mapping[str, Array]
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    shape: Sequence[int],
+    whole: set[int],
+    seen: Mapping[str, Array],
 ) -> Iterator[Attempt]:
     """What the steps return, of as many as anything was learned of so far. Where something is
     missing, the error is that of the samples that are most like the array.
@@ -314,12 +320,12 @@ def _attempts(
     failed = Attempt()
     resized = Resized()
     unlike = Unexplained()
-    if len({pipeline.source.wholes[0].shape[axis] for axis in whole}) < len(whole):
+    if len({shape[axis] for axis in whole}) < len(whole):
         # axes of one length are not told apart where they are whole
-        unlike.add(_tried(pipeline, dtypes, (), {}, unlike).unlike)
-    samples = list(itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)))
+        unlike.add(tried(pipeline, dtypes, extents_of(shape, ()), {}, unlike).unlike)
+    samples = list(itertools.product(kinds_of(seen), _choices(pipeline.source.ndim, whole)))
     for left, (values, axes) in zip(reversed(range(len(samples))), samples, strict=True):
-        attempt = _tried(pipeline, dtypes, axes, values, unlike)
+        attempt = tried(pipeline, dtypes, extents_of(shape, axes), values, unlike)
         if attempt.error:
             failed = attempt
         resized.add(attempt.resized)
@@ -329,7 +335,7 @@ def _attempts(
             of_best = values
         is_last = not left or len(best.promises) == len(pipeline.steps) or attempt.is_hopeless
         if is_last and _has_new_lengths(best):
-            resized.add(_resized_wholes(pipeline, dtypes, best.whole, of_best))
+            resized.add(_resized_wholes(pipeline, dtypes, shape, best.whole, of_best))
         known = [with_continued(made, n, resized) for n, made in enumerate(best.promises)]
         odd = unexplained(pipeline, len(known), unlike)
         yield replace(failed, promises=known, whole=best.whole, odd=odd, is_last=is_last)
@@ -341,25 +347,57 @@ def _of_all(
     pipeline: Pipeline,
     attempt: Attempt,
     dtypes: Sequence[tuple[DType, ...]],
+    shape: Sequence[int],
     seen: Mapping[str, Array],
 ) -> Attempt:
     """An attempt that has been made for the first of these dtypes, with the dtypes that the steps
     return for each of them: one that is the same for all is no longer that of the block.
     """
     promised = [attempt.promises]
-    for others in dtypes[1:]:
-        tries = [
-            _tried(pipeline, others, attempt.whole, values, Unexplained())
-            for values in _kinds(seen)
-        ]
-        promised.append(max(tries, key=lambda one: len(one.promises)).promises)
+    extents = extents_of(shape, attempt.whole)
+    promised.extend(best_of(pipeline, others, extents, seen) for others in dtypes[1:])
     blocks = [of_whole[0] for of_whole in dtypes]
     return replace(attempt, promises=of_any_dtype(promised, blocks))
+
+
+def _depends_on_length(
+    pipeline: Pipeline, attempt: Attempt, shapes: Sequence[tuple[int, ...]], asked: Collection[int]
+) -> bool:
+    """Whether what steps return may be another for other arrays, of other lengths along axes that
+    they need whole.
+    """
+    if len(distinct(shapes, attempt.whole)) < 2:
+        return False
+    return attempt.whole > set(asked) or resizes(pipeline.steps, attempt.promises)
+
+
+def _of_lengths(
+    pipeline: Pipeline,
+    attempt: Attempt,
+    dtypes: Sequence[DType],
+    shapes: Sequence[tuple[int, ...]],
+    seen: Mapping[str, Array],
+) -> Attempt:
+    """An attempt that has been made for the first of the arrays, with what steps return for those
+    of all lengths.
+    """
+    each = distinct(shapes, attempt.whole)
+    shown = {
+        shape: best_of(pipeline, dtypes, extents_of(shape, attempt.whole), seen)
+        for shape in some_of(each)
+    }
+    ended = replace(attempt, has_lengths_left=False, is_last=True)
+    try:
+        promises = with_lengths(pipeline.steps, attempt.promises, each, shown)
+    except UsageError as error:
+        return replace(ended, promises=[], error=str(error), is_refused=True)
+    return replace(ended, promises=promises)
 
 
 def _resized_wholes(
     pipeline: Pipeline,
     dtypes: Sequence[DType],
+    shape: Sequence[int],
     whole: Collection[int],
     seen: Mapping[str, Array],
 ) -> Resized:
@@ -368,12 +406,11 @@ def _resized_wholes(
     the next longer one.
     """
     found = Resized()
-    shape = pipeline.source.wholes[0].shape
     for axis in (axis for axis in sorted(whole) if shape[axis] > 2):
-        tries = (
-            _tried(pipeline, dtypes, whole, seen, Unexplained(), (axis, less)) for less in (1, 2)
+        shorter = [extents_of(shape, whole, (axis, less)) for less in (1, 2)]
+        one, two = (
+            tried(pipeline, dtypes, extents, seen, Unexplained()).resized for extents in shorter
         )
-        one, two = (attempt.resized for attempt in tries)
         found.add({array: axes & two.get(array, set()) for array, axes in one.items()})
     return found
 
@@ -382,13 +419,6 @@ def _has_new_lengths(attempt: Attempt) -> bool:
     """Whether an array has lost an axis, and has a new one in its place."""
     promises = itertools.chain.from_iterable(attempt.promises)
     return any(set(one.drop_axis).intersection(dict(one.new_axis)) for one in promises)
-
-
-def _kinds(seen: Mapping[str, Array]) -> list[Mapping[str, Array]]:
-    """Values of samples, by input: made up, and those that were seen, where any were."""
-    if not seen:
-        return [{}]
-    return [{}, seen]
 
 
 def _choices(ndim: int, whole: set[int]) -> list[set[int]]:
@@ -400,92 +430,3 @@ def _choices(ndim: int, whole: set[int]) -> list[set[int]]:
         if whole | axes not in choices:
             choices.append(whole | axes)
     return choices
-
-
-def _extents(pipeline: Pipeline, whole: Collection[int], shorter: Pair = (0, 0)) -> list[Pair]:
-    """Extents of the axes of both samples, the second of which may be `shorter`: along which axis
-    that is whole, and by how much.
-    """
-    along, less = shorter
-    extents = []
-    for axis, extent in enumerate(pipeline.source.wholes[0].shape):
-        pair = (_FIRST[axis], _FIRST[axis] + _MORE)
-        if axis in whole:
-            pair = (extent, extent)
-        if axis == along:
-            pair = (pair[0], pair[1] - less)
-        extents.append(pair)
-    return extents
-
-
-def _tried(
-    pipeline: Pipeline,
-    dtypes: Sequence[DType],
-    whole: Collection[int],
-    seen: Mapping[str, Array],
-    unlike: Unexplained,
-    shorter: Pair = (0, 0),
-) -> Attempt:
-    """What the steps return for samples with these axes whole, but for what one of them is shorter
-    by, up to the first that fails; `seen` are values that they hold, by input, `unlike` what other
-    samples have shown.
-    """
-    found: list[tuple[Promise, ...]] = []
-    extents = _extents(pipeline, whole, shorter)
-    made = [Sample.of(pipeline, dtypes, [pair[i] for pair in extents]) for i in range(2)]
-    samples = [sample.like(seen) for sample in made if sample is not None]
-    if len(samples) < len(made):
-        return Attempt(found)
-    of_space = _axes_of_space(pipeline)
-    are_named = _are_named(pipeline)
-    before = list(pipeline.steps)
-    blocks = [sample.block for sample in samples]
-    for number, step in enumerate(pipeline.steps):
-        try:
-            pairs = zip(samples, blocks, strict=True)
-            returned = [sample.returned(step, block) for sample, block in pairs]
-            axes = axes_after(before[:number], pipeline.source.ndim)[0]
-            halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
-            space = {place for place, axis in enumerate(axes.told) if axis in of_space}
-            told = unlike.of_step(number)
-            promises = promises_of(halo, blocks, returned, space, are_named, told)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
-            is_refused = isinstance(error, NoArray)
-            is_hopeless = isinstance(error, _HOPELESS)
-            sentence = _sentence(error, step)
-            return Attempt(found, error=sentence, is_refused=is_refused, is_hopeless=is_hopeless)
-        if promises is None:
-            resized = resized_axes(halo, blocks, returned)
-            odd = unlike_of(halo, blocks, returned, space, are_named)
-            return Attempt(
-                found,
-                resized={(number, name): axes for name, axes in resized.items()},
-                unlike={(number, name): array for name, array in odd.items()},
-            )
-        found.append(promises)
-        before[number] = replace(step, returns=promises)
-        blocks = [next(iter(arrays.values())) for arrays in returned]
-    return Attempt(found)
-
-
-def _axes_of_space(pipeline: Pipeline) -> tuple[int, ...]:
-    """Axes of the source along which a voxel has a place, by its affine or else by its names."""
-    header = pipeline.source.wholes[0].header
-    if header.is_placed:
-        return header.space
-    return axes_of_space(pipeline.source.sources[0].dims, pipeline.source.ndim)
-
-
-def _are_named(pipeline: Pipeline) -> bool:
-    """Whether an axis of the source has a name, or an affine that places it."""
-    if pipeline.source.wholes[0].header.is_placed:
-        return True
-    return not all(name.startswith(UNNAMED) for name in pipeline.source.sources[0].dims)
-
-
-def _sentence(error: BaseException, step: Step) -> str:
-    """What a function raised, and where in the user's own code."""
-    failure = describe_failure(error, "", [step.ref], [call.__code__])
-    if failure.frame is None:
-        return failure.message
-    return f"{failure.message} at {failure.frame.place}"

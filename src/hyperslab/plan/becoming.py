@@ -121,7 +121,7 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
     found = []
     for index, whole in enumerate(pipeline.source.wholes):
         given = tuple(input_dtype(pipeline, name, index) for name in pipeline.inputs)
-        axes_of_all = axes_after(pipeline.steps, len(whole.shape))
+        axes_of_all = axes_after(pipeline.steps, len(whole.shape), taken_of(pipeline, whole))
         promised = zip(pipeline.returns, axes_of_all, strict=True)
         before = _dtype_after(pipeline.steps[:-1], given[0])
         outputs = tuple(
@@ -130,6 +130,15 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
         )
         found.append(Becoming(given, outputs, dropped))
     return tuple(found)
+
+
+def taken_of(pipeline: Pipeline, whole: Whole) -> tuple[int, ...]:
+    """Shape of what a pipeline takes of a whole: all, or its region. Raises UsageError for a region
+    that the whole does not have.
+    """
+    if pipeline.region is None:
+        return whole.shape
+    return pipeline.region.within(whole).count
 
 
 def output_dtype(pipeline: Pipeline) -> DType:

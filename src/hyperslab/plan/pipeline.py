@@ -74,9 +74,7 @@ class Fold:
     finish: Callable[[Any], Any] | None = None
     "value -> result, once at the end."
     prior: Fold | None = None
-    """A fold over the same blocks that is finished first, such as the minimum and maximum before a
-    histogram.
-    """
+    "A fold over the same blocks that is finished first, such as the extremes before a histogram."
     save: Callable[[Any, Path], Sequence[Path]] | None = None
     """(result, folder) -> files written; without it the result is result.json, result.npy or
     result.pickle, whichever holds it.
@@ -116,7 +114,7 @@ class Step:
         merged = tuple(given)
         if self.scale is not None:
             merged = tuple(math.ceil(n / s) for n, s in zip(given, self.scale, strict=True))
-        return [promise.axes(len(merged)).shape(merged) for promise in self.returns]
+        return [promise.axes(len(merged), merged).shape(merged) for promise in self.returns]
 
     @property
     def changes_axes(self) -> bool:
@@ -132,9 +130,10 @@ def _region_of(asked: str | Sequence[Slice] | Region | None) -> Region | None:
     return region_of(asked)
 
 
-def axes_after(steps: Sequence[Step], ndim: int) -> list[Axes]:
+def axes_after(steps: Sequence[Step], ndim: int, shape: Sequence[int] = ()) -> list[Axes]:
     """The axes of every array that the last of some steps returns, seen from a source of `ndim`
-    axes. Raises UsageError for axes that cannot be, and where more than one step follows.
+    axes, whose shape says how long new ones are where they follow from it. Raises UsageError for
+    axes that cannot be, and where more than one step follows.
     """
     made = [Axes.same(ndim)]
     for step in steps:
@@ -143,7 +142,8 @@ def axes_after(steps: Sequence[Step], ndim: int) -> list[Axes]:
                 f"several arrays go into {step.ref.name}, which takes one block: write them, and"
                 " run over the files"
             )
-        made = [promise.axes(made[0].ndim).after(made[0]) for promise in step.returns]
+        block = made[0].shape(shape) if shape else ()
+        made = [each.axes(made[0].ndim, block).after(made[0]) for each in step.returns]
     return made
 
 

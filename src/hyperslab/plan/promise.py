@@ -21,6 +21,10 @@ NewAxis = int | Sequence[int] | Mapping[int, int]
 "Positions of new axes in the result, or position -> length; a length that is not said is 1."
 Named = Sequence[str] | Mapping[str, Mapping[str, Any]]
 "Names of what a function returns, or name -> dtype, drop_axis and new_axis of it."
+NewAxes = tuple[tuple[int, int], ...]
+"Position and length of every axis that the block does not have."
+OfLength = tuple[tuple[int, ...], NewAxes]
+"Extents of the axes of a block that are dropped, and the new axes for a block of these."
 _NAME = r"[\w+-][\w.+-]*"
 _OF_ONE = ("dtype", "drop_axis", "new_axis")
 
@@ -35,7 +39,7 @@ class Promise:
     "dtype; None: that of the block."
     drop_axis: tuple[int, ...] = ()
     "Axes of the block that the array no longer has."
-    new_axis: tuple[tuple[int, int], ...] = ()
+    new_axis: NewAxes = ()
     "Position and length of every axis that the block does not have."
     is_asked: bool = field(default=False, compare=False)
     "Whether a user has asked for the dtype, to which values are converted where they fit."
@@ -48,6 +52,11 @@ class Promise:
     float32 for float32. Empty where `dtype` is said.
     """
 
+    of_lengths: tuple[OfLength, ...] = ()
+    """The new axes for blocks of several lengths, where they differ: of numpy.diff, one element
+    less than each of them. Blocks of further lengths have those of `new_axis`.
+    """
+
     def made_of(self, block: DType) -> DType:
         """The dtype of the array for a block of this one."""
         of_its_own = dict(self.of_dtypes).get(block.name)
@@ -57,10 +66,13 @@ class Promise:
     def changes_axes(self) -> bool:
         return bool(self.drop_axis or self.new_axis)
 
-    def axes(self, ndim: int) -> Axes:
-        """The axes it has, for a block of `ndim`. Raises UsageError for those that cannot be."""
+    def axes(self, ndim: int, block: Sequence[int] = ()) -> Axes:
+        """The axes it has, for a block of `ndim`, and of this shape where that is known. Raises
+        UsageError for those that cannot be.
+        """
         drop = _within(self.drop_axis, ndim, "--drop-axis", "the block")
-        positions = [position for position, _ in self.new_axis]
+        new_axis = self._new_of(block)
+        positions = [position for position, _ in new_axis]
         made = ndim - len(drop) + len(positions)
         new = _within(positions, made, "--new-axis", "the result")
         if drop and not made:
@@ -68,15 +80,25 @@ class Promise:
                 "--drop-axis: no axis of the block would be left; to reduce blocks to numbers,"
                 " use a fold (hyperslab.Fold)"
             )
-        lengths = [length for _, length in self.new_axis]
+        lengths = [length for _, length in new_axis]
         continued = [(axis, axis) for axis in self.continued]
         return Axes.changed(ndim, drop, dict(zip(new, lengths, strict=True)), continued)
+
+    def _new_of(self, block: Sequence[int]) -> NewAxes:
+        """Positions and lengths of the new axes for a block of this shape; (): not known."""
+        if not block or not self.of_lengths:
+            return self.new_axis
+        extents = tuple(block[axis] for axis in self.drop_axis)
+        return dict(self.of_lengths).get(extents, self.new_axis)
 
     def __str__(self) -> str:
         words = [self.name, self.dtype or ""]
         if self.drop_axis:
             words.append(f"without axes {','.join(map(str, self.drop_axis))}")
-        words += [f"axis {position} of {length}" for position, length in self.new_axis]
+        for position, length in self.new_axis:
+            each = {length, *(dict(new)[position] for _, new in self.of_lengths)}
+            told = " to ".join(map(str, sorted({min(each), max(each)})))
+            words.append(f"axis {position} of {told}")
         return " ".join(word for word in words if word)
 
 

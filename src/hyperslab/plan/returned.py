@@ -110,7 +110,7 @@ def checked(returned: Any, block: Array, job: Job, number: int, task: Task) -> t
     """
     step = job.steps[number]
     whole_blocks = step.shapes(block.shape)
-    axes = axes_after(job.steps[: number + 1], task.core.ndim)
+    axes = axes_after(job.steps[: number + 1], task.core.ndim, task.core.count)
     without_halo = [each.shape(task.core.count) for each in axes]
     keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
     found = []
