@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 import hyperslab
+from hyperslab.apps.locality import check_locality
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import lengths
@@ -23,7 +25,7 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.function import refer
 from hyperslab.plan.pipeline import Pipeline, Step
 from hyperslab.plan.promise import Promise
-from tests.system.end_to_end.command import save
+from tests.system.end_to_end.command import real_values_of, save
 
 LENGTHS = (20, 17, 25)
 DESIGN = np.vander(np.linspace(-1, 1, 16), 2)
@@ -137,6 +139,28 @@ def test_blocks_of_a_region_have_its_length(tmp_path: Path) -> None:
     written = pipeline.write(tmp_path / "out", keep="blocks")
     result = run(written, engine="serial", rule=Rule("blocks", (2, 1, 1, 1)), report=False)
     assert result.ok
+
+
+def test_blocks_of_the_shape_of_a_region_are_not_cut(tmp_path: Path) -> None:
+    """Nor where chunks of the file end within it."""
+    values = np.random.default_rng(0).random((5, 6, 4, 20))
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file.create_dataset("d", data=values, chunks=(5, 6, 4, 8))
+    pipeline = Pipeline(tmp_path / "in.h5", region="...,4:").map(lambda block: block.mean(axis=3))
+    rule = Rule("block-shape", (2, 6, 4, 16))
+    run(pipeline.write(tmp_path / "mean.nii"), engine="serial", rule=rule, report=False)
+    found = real_values_of(tmp_path / "mean.nii")
+    np.testing.assert_allclose(found, values[..., 4:].mean(axis=3), rtol=1e-6)
+    rule = Rule("block-shape", (2, 6, 4, 15))
+    with pytest.raises(UsageError, match="cuts axis 3"):
+        run(pipeline.write(tmp_path / "no.nii"), engine="serial", rule=rule, report=False)
+
+
+def test_samples_of_locality_lie_in_a_region(tmp_path: Path) -> None:
+    (path,) = subjects(tmp_path, [20])
+    found = check_locality(Pipeline(path, region="1:,...,4:").map(glm))
+    assert found.ok
+    assert found.window.bounds == ((1, 0, 0, 4), (5, 6, 4, 20))
 
 
 def test_only_arrays_that_a_function_does_not_fit_fail(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -45,11 +45,15 @@ class Sample(NamedTuple):
 
 
 def samples_of(pipeline: Pipeline) -> Iterator[Sample]:
-    """Parts of the first array whose values differ, from the middle outwards; its middle where
-    there are none.
+    """Parts of the first array, or of its region, whose values differ, from the middle outwards;
+    its middle where there are none.
     """
     plain = pipeline.altered(steps=(), inputs={PRIMARY: pipeline.source}, resample={})
-    places = list(dict.fromkeys(_places(pipeline.source.wholes[0].shape)))
+    whole = pipeline.source.wholes[0]
+    taken = Hyperslab.full(whole.shape)
+    if pipeline.region is not None:
+        taken = pipeline.region.within(whole)
+    places = list(dict.fromkeys(_places(taken)))
     found = False
     for window in places:
         (values,) = made_of_window(plain, window).values()
@@ -60,7 +64,8 @@ def samples_of(pipeline: Pipeline) -> Iterator[Sample]:
         yield Sample(places[0], is_nearly_constant=True)
 
 
-def _places(shape: Sequence[int]) -> Iterator[Hyperslab]:
+def _places(taken: Hyperslab) -> Iterator[Hyperslab]:
+    shape = taken.count
     count = [min(n, LARGEST_EXTENT) for n in shape]
     while math.prod(count) > LARGEST_SAMPLE:
         longest = max(range(len(count)), key=count.__getitem__)
@@ -68,7 +73,7 @@ def _places(shape: Sequence[int]) -> Iterator[Hyperslab]:
     for share in itertools.product((0.5, 0.25, 0.75), repeat=min(3, len(shape))):
         shares = [*share, *(0.5,) * (len(shape) - len(share))]
         start = [int((n - c) * s) for n, c, s in zip(shape, count, shares, strict=True)]
-        yield Hyperslab(tuple(start), tuple(count))
+        yield Hyperslab(tuple(start), tuple(count)).shift(taken.start)
 
 
 def cut_of(extent: int) -> int:

@@ -22,7 +22,7 @@ from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import UsageError
 from hyperslab.plan import description
 from hyperslab.plan.alignment import align
-from hyperslab.plan.becoming import become, output_dtype
+from hyperslab.plan.becoming import become, output_dtype, taken_of
 from hyperslab.plan.blocktasks import BlockTasks
 from hyperslab.plan.command import nothing
 from hyperslab.plan.cutting import Cutting
@@ -310,7 +310,8 @@ def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
         if rule.kind == "blocks":
             is_cut = rule.value[axis] > 1
         else:
-            is_cut = any(whole.shape[axis] > rule.value[axis] for whole in pipeline.source.wholes)
+            taken = [taken_of(pipeline, whole) for whole in pipeline.source.wholes]
+            is_cut = any(shape[axis] > rule.value[axis] for shape in taken)
         if is_cut:
             name = pipeline.steps[-1].ref.name
             raise UsageError(
