@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -78,6 +78,10 @@ class Prepared:
     """What is to be said before it runs, a sentence each: which functions are too slow to be tried,
     what lies around the sources and does not go into the new files, and why tasks are repeated.
     """
+    pipeline: Pipeline | None = None
+    "What it was made of."
+    options: Options = field(default_factory=Options)
+    "What it was made with."
     hands_over: bool = False
     """Whether what it makes is handed over once all of it is there, to a store or into memory, and
     is no output before.
@@ -168,6 +172,7 @@ def prepare(
     in; of a `dry` run that is said in `obstacle` instead.
     """
     options = chosen("prepare", options, settings)
+    given = pipeline
     host = Host.here()
     workers, threads = slots_of(options, host)
     slots = _engine_options(options, workers, threads)
@@ -219,7 +224,8 @@ def prepare(
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     told = (_dependence(lesson, plan, rule.axes_whole), lesson.untried, lesson.failing, obstacle)
     notes = (*lesson.slow, *left, *resume.repeated(inherited, plan))
-    return Prepared(plan, needs, host, workers, threads, directory, *before, *told, notes)
+    made_of = (given, options)
+    return Prepared(plan, needs, host, workers, threads, directory, *before, *told, notes, *made_of)
 
 
 def _learned(pipeline: Pipeline, rule: Rule, tell: Tell) -> Lesson:

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from hyperslab import engines
 from hyperslab.driver import beforehand, replaced, resume
 from hyperslab.driver.admission import admit
+from hyperslab.driver.agreed import agreed
 from hyperslab.driver.directory import STATUS, RunState
 from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.manifest import save_manifest
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.odd import odd_sentence
-from hyperslab.driver.options import Options, chosen, spelled_out
+from hyperslab.driver.options import Options, spelled_out
 from hyperslab.driver.prepare import Prepared, asked, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
@@ -86,21 +87,22 @@ def run(
 
     `settings` are those of Options: `run(pipeline, blocks="3x3x3", memory="1GB")`. `out` is where a
     reduction keeps its result and records (a temporary directory if left out). `prepared` is what
-    `prepare` has made of the pipeline with these options, so that it is not done twice. Raises
-    UsageError before anything starts, TasksFailed at the end when tasks failed (with `check=False`
-    they are only listed in the result), RunStopped when the run cannot continue, and
-    KeyboardInterrupt on Ctrl-C; after these three, `resume=True` does only what is missing.
+    `prepare` has made of this pipeline, so that it is not done twice; other settings than it has
+    are refused. Raises UsageError before anything starts, TasksFailed at the end when tasks
+    failed (with `check=False` they are only listed in the result), RunStopped when the run cannot
+    continue, and KeyboardInterrupt on Ctrl-C; after these three, `resume=True` does only what is
+    missing.
     """
     if not isinstance(pipeline, Pipeline):
         raise UsageError(
             f"run() takes a Pipeline, not a {type(pipeline).__name__}: give"
             " Pipeline('scan.nii').map(function).write('out')"
         )
-    options = chosen("run", options, settings)
+    options = agreed("run", pipeline, prepared, options, settings, out)
     place = None
     if out is not None:
         place = Path(local_folder(out))
-    elif not isinstance(pipeline.end, Write):
+    elif prepared is None and not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
     progress = progress or Quiet()
     prepared = prepared or prepare(pipeline, options, place, tell=progress.tell)
