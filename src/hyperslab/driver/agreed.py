@@ -34,16 +34,18 @@ def agreed(
     """
     if prepared is None:
         return chosen(verb, options, settings)
-    if prepared.pipeline is not pipeline:
+    assert prepared.made_of is not None
+    given, before = prepared.made_of
+    if given is not pipeline:
         raise UsageError(
             f"{verb}(): the pipeline is not the one that was prepared ({prepared.plan.title}):"
             " prepare this one, or run that one"
         )
     _require_place(verb, pipeline, prepared, out)
     if options is None and not settings:
-        return prepared.options
+        return before
     wanted = chosen(verb, options, settings)
-    differing = _differing(prepared.options, wanted)
+    differing = _differing(before, wanted)
     if differing:
         raise UsageError(
             f"{verb}(): its settings are not those that it was prepared with"

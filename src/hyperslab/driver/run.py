@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from hyperslab import engines
 from hyperslab.driver import beforehand, replaced, resume
 from hyperslab.driver.admission import admit
-from hyperslab.driver.agreed import agreed
 from hyperslab.driver.directory import STATUS, RunState
 from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.manifest import save_manifest
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.odd import odd_sentence
-from hyperslab.driver.options import Options, spelled_out
+from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, asked, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
@@ -98,7 +97,12 @@ def run(
             f"run() takes a Pipeline, not a {type(pipeline).__name__}: give"
             " Pipeline('scan.nii').map(function).write('out')"
         )
-    options = agreed("run", pipeline, prepared, options, settings, out)
+    if prepared is None:
+        options = chosen("run", options, settings)
+    elif settings or options is None or not prepared.is_of((pipeline, options), out):
+        from hyperslab.driver.agreed import agreed  # which few runs need
+
+        options = agreed("run", pipeline, prepared, options, settings, out)
     place = None
     if out is not None:
         place = Path(local_folder(out))
