@@ -114,6 +114,10 @@ class Header:
     are of other values.
     """
 
+    is_block: bool = False
+    """Whether the array is one block of several, which says where in their whole it lies, also
+    where that has no place.
+    """
     is_other_quantity: bool = False
     "Whether the array measures something else than that of the `native` header."
 

@@ -52,6 +52,11 @@ def _is_of_truth(name: str, value: Any) -> bool:
     return isinstance(text, str) and OF_TRUTH.get(name) == text
 
 
+def is_truth(attributes: Mapping[str, Any]) -> bool:
+    """Whether attributes say that bytes of 0 and 1 are truth values."""
+    return any(_is_of_truth(name, attributes.get(name)) for name in OF_TRUTH)
+
+
 def without_quantity(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes of an array for one that measures something else: where it lies stays."""
     return {

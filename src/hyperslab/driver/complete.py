@@ -88,9 +88,9 @@ def _what_is_there(products: Products) -> list[str]:
     there, missing = products.there_or_missing()
     if not there or not missing:
         return []
-    share = f"{len(there):,} of {len(there) + len(missing):,}"
+    share = f"{len(there):,} of {len(there) + len(missing):,} files"
     names = _listed([path.name for path in missing])
-    return [f"files that are complete have their names ({share}); missing: {names}"]
+    return [f"{share} are written; missing: {names}"]
 
 
 def _listed(names: Collection[str]) -> str:

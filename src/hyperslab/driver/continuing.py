@@ -20,9 +20,10 @@ from typing import Unpack
 
 from hyperslab.driver import detached, resume
 from hyperslab.driver.admission import admit
+from hyperslab.driver.agreed import agreed
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.measured import Moments
-from hyperslab.driver.options import Options, chosen, spelled_out
+from hyperslab.driver.options import Options, spelled_out
 from hyperslab.driver.prepare import Prepared, done_earlier, prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.resume import Inherited
@@ -96,7 +97,7 @@ def submit(
     Takes what `run` takes; a reduction needs `out`. `hyperslab.wait` waits for the end. Raises as
     `run`, and UsageError for an engine without jobs.
     """
-    options = chosen("submit", options, settings)
+    options = agreed("submit", pipeline, prepared, options, settings, out)
     require_jobs(options.engine, {"--detach": True})
     if out is None and not isinstance(pipeline.end, Write):
         raise UsageError("submit() of a reduction needs `out`, where its result is to be found")

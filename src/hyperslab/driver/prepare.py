@@ -78,6 +78,8 @@ class Prepared:
     """What is to be said before it runs, a sentence each: which functions are too slow to be tried,
     what lies around the sources and does not go into the new files, and why tasks are repeated.
     """
+    made_of: tuple[Pipeline, Options] | None = None
+    "What was prepared, and with which options."
     hands_over: bool = False
     """Whether what it makes is handed over once all of it is there, to a store or into memory, and
     is no output before.
@@ -87,6 +89,10 @@ class Prepared:
     def warning(self) -> str:
         """What the functions may make wrong of their blocks; '' where nothing is known."""
         return self.dependence or self.untried
+
+    def is_of(self, made_of: tuple[Pipeline, Options], out: object) -> bool:
+        """Whether just this was prepared, for this directory."""
+        return self.directory is not None and (made_of, out) == (self.made_of, self.directory.out)
 
     def __repr__(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
@@ -168,6 +174,7 @@ def prepare(
     in; of a `dry` run that is said in `obstacle` instead.
     """
     options = chosen("prepare", options, settings)
+    made_of = (pipeline, options)
     host = Host.here()
     workers, threads = slots_of(options, host)
     slots = _engine_options(options, workers, threads)
@@ -202,8 +209,7 @@ def prepare(
     if obstacle:
         earlier = []
     inherited: list[Inherited] = []
-    done: set[int] = set()
-    damaged: set[int] = set()
+    done, damaged = set[int](), set[int]()
     if directory is not None and earlier:
         made(directory)  # or it refuses, before anything is done
         if not dry:
@@ -219,7 +225,7 @@ def prepare(
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     told = (_dependence(lesson, plan, rule.axes_whole), lesson.untried, lesson.failing, obstacle)
     notes = (*lesson.slow, *left, *resume.repeated(inherited, plan))
-    return Prepared(plan, needs, host, workers, threads, directory, *before, *told, notes)
+    return Prepared(plan, needs, host, workers, threads, directory, *before, *told, notes, made_of)
 
 
 def _learned(pipeline: Pipeline, rule: Rule, tell: Tell) -> Lesson:

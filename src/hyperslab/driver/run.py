@@ -86,21 +86,27 @@ def run(
 
     `settings` are those of Options: `run(pipeline, blocks="3x3x3", memory="1GB")`. `out` is where a
     reduction keeps its result and records (a temporary directory if left out). `prepared` is what
-    `prepare` has made of the pipeline with these options, so that it is not done twice. Raises
-    UsageError before anything starts, TasksFailed at the end when tasks failed (with `check=False`
-    they are only listed in the result), RunStopped when the run cannot continue, and
-    KeyboardInterrupt on Ctrl-C; after these three, `resume=True` does only what is missing.
+    `prepare` has made of this pipeline, so that it is not done twice; other settings than it has
+    are refused. Raises UsageError before anything starts, TasksFailed at the end when tasks
+    failed (with `check=False` they are only listed in the result), RunStopped when the run cannot
+    continue, and KeyboardInterrupt on Ctrl-C; after these three, `resume=True` does only what is
+    missing.
     """
     if not isinstance(pipeline, Pipeline):
         raise UsageError(
             f"run() takes a Pipeline, not a {type(pipeline).__name__}: give"
             " Pipeline('scan.nii').map(function).write('out')"
         )
-    options = chosen("run", options, settings)
+    if prepared is None:
+        options = chosen("run", options, settings)
+    elif settings or options is None or not prepared.is_of((pipeline, options), out):
+        from hyperslab.driver.agreed import agreed  # which few runs need
+
+        options = agreed("run", pipeline, prepared, options, settings, out)
     place = None
     if out is not None:
         place = Path(local_folder(out))
-    elif not isinstance(pipeline.end, Write):
+    elif prepared is None and not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
     progress = progress or Quiet()
     prepared = prepared or prepare(pipeline, options, place, tell=progress.tell)

@@ -137,9 +137,8 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     corner = _corner_of(header, len(shape))
     nifti = carried(tuple(shape), header)
     is_image = _is_image(header, shape)
-    placed = is_image or not np.array_equal(affine, np.eye(4))  # else places count voxels
     said: dict[str, Any] = {}
-    if placed:
+    if is_image or (_has_place(header) and not np.array_equal(affine, np.eye(4))):
         said[AFFINE] = np.ravel(affine)
         said |= _marks(header, shape)
     units = header.attributes.get("units")
@@ -152,6 +151,14 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     if header.whole_shape:
         said[WHOLE_SHAPE] = np.array(header.whole_shape, np.int64)
     return said
+
+
+def _has_place(header: Header) -> bool:
+    """Whether an array has a place of its own, or one as a block of its whole; that of others only
+    counts the voxels of what they were cut from.
+    """
+    is_told = not SAID.isdisjoint(header.attributes)
+    return header.is_placed or is_told or header.is_block
 
 
 def _marks(header: Header, shape: Sequence[int]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
-from hyperslab.plan.function import FunctionRef, is_library, original_of
+from hyperslab.plan.function import LAMBDA, FunctionRef, is_library, original_of
 from hyperslab.redaction import redact
 from hyperslab.units import show_list
 
@@ -201,7 +201,7 @@ def locate(error: BlockError, function: Any, returned: Any, block: Any) -> None:
     more = "it has no 'return' with a value"
     if lines:
         more = f"it returns in lines {show_list(list(map(str, sorted(lines))))}"
-    if len(lines) != 1:
+    if len(lines) != 1 and code.co_name != LAMBDA:
         error.retell(f"{error.sentence} ({more})", error.resuming)
 
 

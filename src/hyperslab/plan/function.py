@@ -32,6 +32,8 @@ CAST = f"{_BUILTINS}cast:cast"
 "The function by which a conversion gets another dtype: no function of its user's."
 _USER_MODULE = "hyperslab_user_"
 "Beginning of the names of modules that are loaded from users' files."
+LAMBDA = "<lambda>"
+"End of the name of every function that is an expression."
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 "Names of folders that installers fill."
 

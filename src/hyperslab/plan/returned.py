@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from hyperslab.arrays import Array, DType, is_masked_array
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.casting import cast
 from hyperslab.errors import BlockError, NoArray
+from hyperslab.plan.function import LAMBDA
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
 from hyperslab.plan.task import Job, Task
@@ -189,7 +190,10 @@ def require_arrays(named: Mapping[str, Any], step: Step, ndim: int) -> None:
 
 
 def _nothing(step: Step) -> str:
-    return f"{step.ref.name} returned None: end it with 'return' and the block"
+    remedy = "end it with 'return' and the block"
+    if step.ref.name.endswith(LAMBDA):
+        remedy = "the expression of a lambda has to be the block"
+    return f"{step.ref.name} returned None: {remedy}"
 
 
 def _require_array(value: Any, said: str, shape: str) -> None:
@@ -202,9 +206,21 @@ def _require_array(value: Any, said: str, shape: str) -> None:
         what = f"an object ({type(value).__name__})"
     else:
         return
+    fold = "where all blocks together become one value"
+    if isinstance(value, list | tuple) and _are_numbers(value):
+        fold = (
+            "as that reduces the array: its lift makes them of a block, its merge one of two"
+            " ('Reduce all blocks to one value' in the tutorial)"
+        )
     raise NoArray(
-        f"{said} {what}, not an array of {shape}: return one, or write a hyperslab.Fold where all"
-        " blocks together become one value"
+        f"{said} {what}, not an array of {shape}: return one, or write a hyperslab.Fold {fold}"
+    )
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Whether these are numbers, each a single one."""
+    return bool(values) and all(
+        np.ndim(value) == 0 and np.asarray(value).dtype.kind in _NUMBERS for value in values
     )
 
 

@@ -271,7 +271,7 @@ def _sink(path: str, made: Made, box: Hyperslab, encoding: Encoding) -> ArraySin
     """The file that holds a region of what a whole becomes."""
     header = made.header_of()
     if box.count != made.shape:
-        header = replace(header.for_slab(box), whole_shape=made.shape)
+        header = replace(header.for_slab(box), whole_shape=made.shape, is_block=True)
     return _describe(path, box.count, made.dtype, header, made.scaling, encoding)
 
 
@@ -283,7 +283,7 @@ def block_sink(job: Job, task: Task, number: int) -> ArraySink:
     assert output is not None
     made = job.becoming[task.whole].outputs[number]
     path = os.path.join(output.folder, task.outputs[number])
-    header = made.header_of(task.core)
+    header = replace(made.header_of(task.core), is_block=True)
     shape = made.shape_of(task.core.count)
     encoding = _called_alone(made, output.encoding_of(task.whole), output.format)
     return _describe(path, shape, made.dtype, header, made.scaling, encoding)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.errors import HyperslabError, TasksFailed
 from tests.system.end_to_end.command import Finished, call, succeed, values_of
 
 BLOCKS = 8
@@ -195,6 +197,32 @@ def test_a_list_of_the_shape_of_its_block_is_an_array(mine: Path) -> None:
     assert run(mine, "nested", "--keep", "volume").code == 0
     doubled = values_of(mine.parent / "in.nii") * 2
     assert np.array_equal(values_of(mine.parent / "out/in.nii"), doubled)
+
+
+def test_a_lambda_that_returns_none_is_told_of_its_expression() -> None:
+    pipeline = hyperslab.Pipeline(np.zeros((4, 4, 4))).map(lambda block: None)
+    with pytest.raises(TasksFailed) as raised:
+        pipeline.compute(engine="serial")
+    said = "returned None: the expression of a lambda has to be the block"
+    assert said in str(raised.value)
+    assert "'return'" not in str(raised.value)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 4), (8,)])
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        (lambda block: (block.min(), block.max()), "a tuple of 2"),
+        (lambda block: [float(block.max())] * 3, "a list of 3"),
+    ],
+)
+def test_numbers_of_a_block_are_told_of_folds(
+    function: Any, what: str, shape: tuple[int, ...]
+) -> None:
+    pipeline = hyperslab.Pipeline(np.zeros(shape)).map(function)
+    said = f"returned {what}, not an array of .*: return one, or write a hyperslab.Fold as that"
+    with pytest.raises(HyperslabError, match=said):
+        pipeline.compute(engine="serial")
 
 
 @pytest.mark.parametrize(

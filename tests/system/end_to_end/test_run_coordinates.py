@@ -236,3 +236,35 @@ def test_no_attribute_names_what_is_not_there(source: Path, tmp_path: Path) -> N
     assert "lat" not in gone.variables
     assert gone["t2m"].attrs["coordinates"] == "height"
     assert gone["time"].attrs["bounds"] == "time_bnds"
+
+
+@pytest.mark.parametrize("form", ["nc", "h5", "zarr"])
+def test_a_region_of_an_array_without_a_place_has_no_affine(
+    source: Path, tmp_path: Path, form: str
+) -> None:
+    region = np.s_[2:5, 1:, 1:4]
+    cut = hyperslab.Pipeline(f"{source}::t2m", region=region)
+    pipelines = {"cut": cut, "means": cut.map(lambda block: block.mean(axis=1))}
+    for name, pipeline in pipelines.items():
+        path = tmp_path / f"{name}.{form}"
+        hyperslab.run(pipeline.write(path), engine="serial", report=False)
+        said = hyperslab.open(path).source.header.attributes
+        assert "units" in said
+        assert not [one for one in said if one.startswith("affine")], name
+
+
+def test_blocks_of_an_array_without_a_place_say_where_they_lie(
+    source: Path, tmp_path: Path
+) -> None:
+    pipeline = hyperslab.Pipeline(f"{source}::t2m")
+    whole = hyperslab.open(f"{source}::t2m")[...]
+    split = pipeline.write(tmp_path / "blocks", format="h5", keep="blocks")
+    hyperslab.run(split, engine="serial", report=False, blocks=(3, 1, 1))
+    places = []
+    for path in (tmp_path / "blocks").glob("*.h5"):
+        block = hyperslab.open(path)
+        affine = block.source.header.affine
+        assert affine is not None
+        places.append(int(affine[0, 3]))
+        np.testing.assert_array_equal(block[...], whole[places[-1] :][: len(block)])
+    assert sorted(places) == [0, 2, 4]

@@ -17,6 +17,7 @@ import zarr
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.arrays.quantities import may_measure_same
+from hyperslab.errors import FormatError
 from tests.system.end_to_end.command import call
 
 QUANTITY = {"units": "K", "standard_name": "air_temperature", "long_name": "temperature"}
@@ -48,6 +49,13 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _mask(block: Array) -> Array:
     return block > 0.5
+
+
+def _masked(block: Array, mask: Array) -> Array:
+    out = np.zeros_like(block)
+    out[mask] = block[mask]
+    out[~mask] = 0
+    return out
 
 
 def _labels(block: Array) -> Array:
@@ -171,6 +179,39 @@ def test_truth_values_are_those_of_xarray(source: Path, tmp_path: Path) -> None:
     hyperslab.convert(mask, tmp_path / "wide.nc", dtype="float32", engine="serial")
     with xarray.open_dataset(tmp_path / "wide.nc") as found:
         assert found.t2m.dtype == np.float32
+
+
+@pytest.mark.parametrize("form", ["NETCDF4", "NETCDF3_CLASSIC"])
+def test_truth_values_of_netcdf_are_bool_wherever_they_are_read(tmp_path: Path, form: Any) -> None:
+    values = np.random.default_rng(0).random((6, 4, 5))
+    expected = values > 0.5
+    path = tmp_path / "mask.nc"
+    xarray.Dataset({"data": (("a", "b", "c"), expected)}).to_netcdf(path, format=form)
+    found = hyperslab.open(path)
+    assert found.dtype == np.bool_
+    np.testing.assert_array_equal(found[::-2, 1], expected[::-2, 1])
+    masked = hyperslab.Pipeline(values, mask=path).map(_masked).compute(engine="serial")
+    np.testing.assert_array_equal(masked, np.where(expected, values, 0))
+    for name in ("same.nc", "same.h5", "same.zarr"):
+        hyperslab.convert(path, tmp_path / name, engine="serial")
+        same = hyperslab.open(tmp_path / name)
+        assert same.dtype == np.bool_
+        np.testing.assert_array_equal(same[...], expected)
+    with xarray.open_dataset(tmp_path / "same.nc") as theirs:
+        assert theirs["data"].dtype == np.bool_
+
+
+def test_what_is_said_to_be_truth_and_is_not_is_refused(tmp_path: Path) -> None:
+    said = {"dtype": "bool"}
+    for name, more in {"other": {}, "packed": {"scale_factor": 2.0}}.items():
+        values = np.array([0, 1, 2, -1], np.int8)
+        made = xarray.Dataset({"data": ("a", values, {**said, **more})})
+        made.to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
+    view = hyperslab.open(tmp_path / "other.nc")
+    for part in (np.s_[...], np.s_[::-1], np.s_[2]):
+        with pytest.raises(FormatError, match="said to be truth values, and are not all 0 or 1"):
+            view[part]
+    assert hyperslab.open(tmp_path / "packed.nc")[...].tolist() == [0, 2, 4, -2]
 
 
 def test_stored_numbers_without_their_factors_have_no_unit(source: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def mean(block):
         raise OSError("not yet")
     return block.mean(axis=-1).astype(np.float32)
 """
-HAVE_NAMES = "warning    files that are complete have their names"
+ARE_WRITTEN = "files are written; missing: "
 HAVE_NONE = "warning    complete files have not got their names, --resume gives them: "
 
 
@@ -100,7 +100,7 @@ def test_complete_files_appear_and_resume_repeats_none(study: Study, form: str) 
     failed = call(*study.line(form=form))
     assert failed.code == 1
     assert "not yet" in failed.err
-    assert f"{HAVE_NAMES} (3 of 4); missing: c.{form}\n" in failed.err
+    assert f"warning    3 of 4 {ARE_WRITTEN}c.{form}\n" in failed.err
     assert study.right() == {"a", "b", "d"}
     assert "state      failed" in call("status", study.out).out
     verified = call("verify", study.out)
@@ -112,7 +112,7 @@ def test_complete_files_appear_and_resume_repeats_none(study: Study, form: str) 
 
     again = call(*study.line("--resume", form=form))
     assert again.code == 1
-    assert f"{HAVE_NAMES} (3 of 4); missing: c.{form}\n" in again.err
+    assert f"warning    3 of 4 {ARE_WRITTEN}c.{form}\n" in again.err
     study.mended.touch()
     succeed(*study.line("--resume", form=form))
     assert recorded(study.out) == tasks, "nothing is done again"
@@ -132,7 +132,9 @@ def test_what_is_there_is_verified(study: Study) -> None:
 def test_python_is_told_which_files_there_are(study: Study) -> None:
     pipeline = hyperslab.Pipeline(study.folder / "in").map(f"{study.mine}:mean").write(study.out)
     serial: Any = {"engine": "serial", "retries": 0, "blocks": "1x1x2x1", "report": False}
-    with pytest.raises(hyperslab.TasksFailed, match=r"names \(3 of 4\); missing: c\.nii") as told:
+    with pytest.raises(
+        hyperslab.TasksFailed, match=r"3 of 4 files are written; missing: c\.nii"
+    ) as told:
         hyperslab.run(pipeline, **serial)
     result = told.value.result
     assert result.state == "failed"
@@ -146,7 +148,7 @@ def test_a_file_of_several_sources_appears_when_all_are_there(study: Study) -> N
     assert failed.code == 1
     assert "1 of 2 tasks failed" in failed.err
     assert not list(study.out.glob("[!.]*")), "half of it is there"
-    assert HAVE_NAMES not in failed.err
+    assert ARE_WRITTEN not in failed.err
     study.mended.touch()
     succeed(*study.line(*joined, "--resume"))
     assert recorded(study.out) == 2
@@ -260,7 +262,7 @@ def test_a_name_that_somebody_else_has_taken(study: Study, monkeypatch: pytest.M
     assert failed.code == 1
     assert "1 of 8 tasks failed" in failed.err
     assert f"warning    {study.out / 'a.nii'} was created by somebody else" in failed.err
-    assert "(2 of 4); missing: a.nii, c.nii\n" in failed.err
+    assert "2 of 4 files are written; missing: a.nii, c.nii\n" in failed.err
     assert "state      failed" in call("status", study.out).out
     assert (study.out / "a.nii").read_text() == "mine"
     (study.out / "a.nii").unlink()
@@ -281,7 +283,7 @@ def test_a_disk_that_has_no_room_for_one(study: Study, monkeypatch: pytest.Monke
     assert failed.code == 1
     assert "1 of 8 tasks failed" in failed.err
     assert "warning    the disk is full: No space left on device" in failed.err
-    assert "(2 of 4); missing: b.nii.gz, c.nii.gz\n" in failed.err
+    assert "2 of 4 files are written; missing: b.nii.gz, c.nii.gz\n" in failed.err
     assert "state      failed" in call("status", study.out).out
     assert study.right() == {"a", "d"}
 
@@ -330,5 +332,5 @@ def test_many_that_are_missing_are_counted(study: Study) -> None:
     for number in range(12):
         study.make(f"e{number:02}", number, is_bad=True)
     failed = call(*study.line())
-    assert "(3 of 16); missing: c.nii, e00.nii" in failed.err
+    assert "3 of 16 files are written; missing: c.nii, e00.nii" in failed.err
     assert "e08.nii and 3 more\n" in failed.err

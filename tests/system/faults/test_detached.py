@@ -158,7 +158,7 @@ def test_complete_files_of_a_detached_run_that_failed(tmp_path: Path) -> None:
     assert hyperslab("run", *where, *PLACE, *more).returncode == 0
     assert hyperslab("wait", out).returncode == 1
     log = (out / SUBMISSION / "driver.log").read_text()
-    assert "files that are complete have their names (1 of 2); missing: b.nii\n" in log
+    assert "1 of 2 files are written; missing: b.nii\n" in log
     assert np.array_equal(load(out / "a.nii"), values)
     assert not (out / "b.nii").exists()
 

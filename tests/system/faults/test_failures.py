@@ -263,11 +263,12 @@ def test_what_another_attempt_has_mended_is_told(mine: Path) -> None:
     out = mine.parent / "out"
     log.touch()  # while it is tried on made-up numbers
     pipeline = hyperslab.Pipeline(mine.parent / "in.nii").map(f"{mine}:mended", {"log": str(log)})
+    pipeline = pipeline.write(out)
     options = hyperslab.Options(engine="serial", blocks=2, report=False)
-    prepared = hyperslab.prepare(pipeline.write(out), options)
+    prepared = hyperslab.prepare(pipeline, options)
     log.unlink()
     told = Told()
-    assert hyperslab.run(pipeline.write(out), options, prepared=prepared, progress=told).ok
+    assert hyperslab.run(pipeline, options, prepared=prepared, progress=told).ok
     assert told.reasons == ["RuntimeError: the device is busy"]
 
 

@@ -96,6 +96,7 @@ def _delivered(
 
     Real values are never computed in place in the array of a library, which may keep it.
     """
+    _require_truth(source, stored)
     is_scaled = _is_scaled(source, values)
     block = out
     if block is None:
@@ -105,6 +106,16 @@ def _delivered(
     elif block is not stored:
         block[...] = stored
     return block
+
+
+def _require_truth(source: ArraySource, stored: Array) -> None:
+    """Raise FormatError for truth values that are other bytes than 0 and 1, of which NumPy may make
+    anything.
+    """
+    if stored.dtype.kind == "b" and stored.view(np.uint8).max() > 1:
+        raise FormatError(
+            f"{source.label}: its values are said to be truth values, and are not all 0 or 1"
+        )
 
 
 def _block_for(stored: Array, dtype: DType, may_be_stored: bool) -> Array:

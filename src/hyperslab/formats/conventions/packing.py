@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.quantities import is_truth
 from hyperslab.arrays.source import Scaling
 from hyperslab.units import show_count
 
@@ -82,6 +83,16 @@ def unpack(
         return _unpack(attributes, native, default_fill, is_enum)
     except ValueError as error:
         return Packing(None, native, str(error))
+
+
+def truth_or(stored: np.dtype[Any], attributes: Mapping[str, Any]) -> np.dtype[Any]:
+    """The stored dtype of an array with these attributes: bool where they say that its bytes of 0
+    and 1 are truth values, and nothing of packing.
+    """
+    is_packed = not ATTRIBUTES.isdisjoint(attributes)
+    if stored == np.int8 and not is_packed and is_truth(attributes):
+        return np.dtype(np.bool_)
+    return stored
 
 
 def pack(scaling: Scaling, stored: np.dtype[Any]) -> dict[str, Any]:

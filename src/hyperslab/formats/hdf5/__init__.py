@@ -28,11 +28,12 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.quantities import OF_TRUTH
 from hyperslab.arrays.references import OF_ARRAYS, OF_COORDINATES
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError, suggest
-from hyperslab.formats.conventions.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.conventions.packing import ATTRIBUTES, Packing, truth_or, unpack
 from hyperslab.formats.conventions.variables import (
     Coordinate,
     without_auxiliary,
@@ -135,7 +136,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         require_inside(path, file, described)
         require_parts(dataset, path)
         check_attributes(described, path)
-        dtype, inner = element(dataset)
+        dtype, inner = _element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
         storage = locate(dataset, size_of(path))
         meant, dims, header = _meaning(dataset, dtype, path)
@@ -158,7 +159,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             codecs=storage.codecs,
             scaling=meant.scaling,
             unscalable=meant.unscalable,
-            fill=storage.fill,
+            fill=_fill(storage.fill, dtype),
             chunk_shape=stored_shape,
             header=header,
             nbytes_stored=int(dataset.id.get_storage_size()),
@@ -199,14 +200,36 @@ def _stored(source: ArraySource, slab: Hyperslab, dataset: Any) -> Array:
     within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
     with readable(dataset, source.url) as elements:
         block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
+    if source.stored.kind == "b" and block.dtype == np.int8:
+        block = block.view(np.bool_)
     turned = np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
     if turned.ndim != source.ndim:
         raise FormatError(f"{source.label}: its elements changed; open the file again")
     return turned.transpose(np.argsort(source.axes))
 
 
+def _element(dataset: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The dtype of the stored values of a dataset, bool also for those of netCDF, and the shape of
+    one element. Raises FormatError.
+    """
+    dtype, inner = element(dataset)
+    if dtype != np.int8:
+        return dtype, inner
+    names = [name for name in (*OF_TRUTH, *ATTRIBUTES) if name in dataset.attrs]
+    return truth_or(dtype, {name: attribute(dataset, name) for name in names}), inner
+
+
+def _fill(fill: Any, dtype: np.dtype[Any]) -> Any:
+    """What stands where nothing was written, of the stored dtype."""
+    if fill is None or dtype.kind != "b":
+        return fill
+    return np.asarray(fill).astype(dtype)
+
+
 def _info(dataset: Any) -> ArrayInfo:
     word, inner = description(dataset)
+    if word == "int8":
+        word = str(_element(dataset)[0])
     return ArrayInfo(str(dataset.name), tuple(int(n) for n in (*dataset.shape, *inner)), word)
 
 

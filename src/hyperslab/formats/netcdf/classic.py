@@ -56,7 +56,7 @@ def arrays(path: str) -> list[ArrayInfo]:
     image = _minc_image(path, header)
     found: list[ArrayInfo] = []
     for variable in header.variables.values():
-        dtype = variable.dtype
+        dtype = packing.truth_or(variable.dtype, variable.attributes)
         if image and variable.name == minc.IMAGE1:
             dtype = image.stored
         found.append(ArrayInfo(variable.name, variable.shape, str(dtype)))
@@ -197,10 +197,11 @@ def _meaning(
     if variable.name == minc.IMAGE1:
         image = _minc_image(path, header)
     if image is None:
-        meant = packing.unpack(variable.attributes, variable.dtype, default_fill=True)
+        stored = packing.truth_or(variable.dtype, variable.attributes)
+        meant = packing.unpack(variable.attributes, stored, default_fill=True)
         found = _coordinates(path, header, variable)
         about = placement.header_by(variable.attributes, variable.dims, variable.shape, found)
-        return meant, variable.dtype, variable.dims, about
+        return meant, stored, variable.dims, about
     volume = minc.understand(image)
     about = Header(
         base_affine=volume.affine,
