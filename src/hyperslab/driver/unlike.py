@@ -1,4 +1,4 @@
-"""Unlike: what steps have returned for samples that is unlike their blocks, and how that is declared.
+"""Unlike: what steps return for samples that is unlike their blocks, and how it is declared.
 
 Held by tests/driver/test_unlike.py.
 """
