@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.errors import HyperslabError, TasksFailed
+from hyperslab.errors import HyperslabError, UsageError
 from tests.system.end_to_end.command import Finished, call, succeed, values_of
 
 BLOCKS = 8
@@ -201,28 +201,33 @@ def test_a_list_of_the_shape_of_its_block_is_an_array(mine: Path) -> None:
 
 def test_a_lambda_that_returns_none_is_told_of_its_expression() -> None:
     pipeline = hyperslab.Pipeline(np.zeros((4, 4, 4))).map(lambda block: None)
-    with pytest.raises(TasksFailed) as raised:
+    with pytest.raises(UsageError) as raised:
         pipeline.compute(engine="serial")
     said = "returned None: the expression of a lambda has to be the block"
     assert said in str(raised.value)
     assert "'return'" not in str(raised.value)
 
 
-@pytest.mark.parametrize("shape", [(4, 4, 4), (8,)])
-@pytest.mark.parametrize(
-    ("function", "what"),
-    [
-        (lambda block: (block.min(), block.max()), "a tuple of 2"),
-        (lambda block: [float(block.max())] * 3, "a list of 3"),
-    ],
-)
-def test_numbers_of_a_block_are_told_of_folds(
-    function: Any, what: str, shape: tuple[int, ...]
-) -> None:
-    pipeline = hyperslab.Pipeline(np.zeros(shape)).map(function)
+NUMBERS_OF_BLOCKS = [
+    (lambda block: (block.min(), block.max()), "a tuple of 2"),
+    (lambda block: [float(block.max())] * 3, "a list of 3"),
+]
+
+
+@pytest.mark.parametrize(("function", "what"), NUMBERS_OF_BLOCKS)
+def test_numbers_of_a_block_are_told_of_folds(function: Any, what: str) -> None:
+    pipeline = hyperslab.Pipeline(np.zeros((4, 4, 4))).map(function)
     said = f"returned {what}, not an array of .*: return one, or write a hyperslab.Fold as that"
     with pytest.raises(HyperslabError, match=said):
         pipeline.compute(engine="serial")
+
+
+@pytest.mark.parametrize("function", [function for function, _ in NUMBERS_OF_BLOCKS])
+def test_numbers_of_one_axis_are_those_of_all_of_it(function: Any) -> None:
+    """As for any axis without a name that a function makes shorter, which is not cut."""
+    values = np.random.default_rng(1).permutation(64).astype(float)
+    made = hyperslab.Pipeline(values).map(function).compute(engine="serial")
+    assert np.array_equal(made, np.asarray(function(values)))
 
 
 @pytest.mark.parametrize(
