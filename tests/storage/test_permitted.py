@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.nobody import NOBODY, as_nobody
-from tests.system.clusters.required import required
+from benchmarks.nobody import as_nobody
+from tests.nobodys import nobodys
 
 SCRIPT = """
 import sys
@@ -43,13 +41,8 @@ print(top.exists())
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder of nobody's."""
-    required("" if os.geteuid() == 0 else "it takes root to play a user without rights")
-    folder = Path("/tmp") / f"hyperslab-permitted-{os.getpid()}"
-    folder.mkdir(mode=0o700)
-    os.chown(folder, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder)
+    with nobodys("permitted") as folder:
+        yield folder
 
 
 def test_folders_that_are_closed(place: Path) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.nobody import NOBODY, as_nobody
+from benchmarks.nobody import as_nobody
 from tests.apps.bids.datasets import make, t1w
 from tests.apps.bids.test_running import files_of
-from tests.system.clusters.required import required
+from tests.nobodys import nobodys
 
 HYPERSLAB = (sys.executable, "-c", "from hyperslab.cli import main; main()")
 CLOSED = (
@@ -29,13 +28,8 @@ GATHERED = (
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder of nobody's."""
-    required("" if os.geteuid() == 0 else "it takes root to play a user without rights")
-    folder = Path("/tmp") / f"hyperslab-permissions-{os.getpid()}"
-    folder.mkdir(mode=0o700)
-    os.chown(folder, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder)
+    with nobodys("permissions") as folder:
+        yield folder
 
 
 def bids(place: Path, level: str, *more: str) -> str:

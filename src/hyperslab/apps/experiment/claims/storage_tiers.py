@@ -185,11 +185,11 @@ def _busy_slots(attempt: Attempt) -> float | None:
 
 
 def _waits(attempt: Attempt) -> float | None:
+    waits_s = _waits_s(attempt)
     busy_s = attempt.numbers.get("busy_s")
-    cpu_s = attempt.numbers.get("cpu_s")
-    if not busy_s or cpu_s is None:
+    if not busy_s or waits_s is None:
         return None
-    return 1 - cpu_s / busy_s
+    return waits_s / busy_s
 
 
 def _garbage(evidence: Evidence) -> Judged:
