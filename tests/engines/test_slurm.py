@@ -35,7 +35,7 @@ from tests.engines.fence import removes_the_fence
 from tests.loaded import waits_for_a_gate
 from tests.repetitions import few, only, repeats
 from tests.system.clusters import slurm
-from tests.system.clusters.processes import ClusterFailed
+from tests.system.clusters.processes import ClusterFailed, is_alive
 from tests.system.clusters.required import required
 from tests.system.faults.command import await_that, load, make_volume
 
@@ -102,9 +102,12 @@ def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
     gone_on = hold(runs, 2)
 
     def fail() -> None:
-        """While both jobs are at a task."""
+        """While both jobs are at a task: they go on only when the node has killed them."""
         await_that("two jobs at their tasks", lambda: begun(runs) == gone_on + 2)
+        at_work = cluster.at_work()
+        assert len(at_work) >= 2
         cluster.command("scontrol", "update", node, "state=down", "reason=test")
+        await_that("the end of both", lambda: not any(map(is_alive, at_work)))
         with suppress(ClusterFailed):  # it may be back by itself
             cluster.command("scontrol", "update", node, "state=resume")
         let_go(runs)

@@ -121,6 +121,17 @@ class Slurm:
             raise ClusterFailed(f"{line}: {done.stderr}\n{self.household.last_words()}")
         return done.stdout
 
+    def at_work(self) -> list[psutil.Process]:
+        """Live processes of its jobs on this host."""
+        return [process for process in self.household.left() if _is_of_a_job(process)]
+
+
+def _is_of_a_job(process: psutil.Process) -> bool:
+    try:
+        return "SLURM_JOB_ID" in process.environ()
+    except psutil.NoSuchProcess:
+        return False
+
 
 def missing() -> str:
     """Why no Slurm can be started here, with what to do about it; empty if it can."""
