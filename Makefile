@@ -81,14 +81,18 @@ PACED += tests/storage/probing/test_fio_of_tiers.py tests/storage/probing/test_m
 BY_FILE := --dist loadfile --no-loadscope-reorder
 AT_ONCE := 5
 
+# What failed is kept there: a few tests that failed beside others are played once more alone (tests/again.py).
+TRIED := $(VENV)/tried
+
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
 test: ## run every check and the tests
 	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs $(VENV)/spark-classes.jsa $(VENV)/.compiled-tests
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(AT_ONCE) $(BY_FILE) $(addprefix --ignore=,$(PACED) $(ALONE)) $(PYTEST) || status=1; \
-	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(AT_ONCE) $(BY_FILE) -o cache_dir=$(TRIED) --cache-clear $(addprefix --ignore=,$(PACED) $(ALONE)) $(PYTEST) || status=$$?; \
+	wait $$checks || { status=3; cat $$said; echo "A check failed, see above."; }; \
+	if [ $$status = 1 ] && PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.again $(TRIED); then status=0; fi; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 $(BY_FILE) --reruns 2 $(PACED) || status=1; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --reruns 2 $(ALONE) || status=1; \
 	exit $$status
