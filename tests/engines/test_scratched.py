@@ -85,14 +85,15 @@ def test_a_command_ends_as_without_and_nothing_is_left(place: Path) -> None:
 
 def test_it_ends_with_what_has_made_its_scratch(place: Path) -> None:
     """And with its scratch, but for a record, which the next one removes."""
-    process = subprocess.Popen(words(place, 'touch "$TMPDIR/a"; echo $$; exec sleep 60'), stdout=-1)
+    script = 'touch "$TMPDIR/a"; echo $$; exec sleep 3600'
+    process = subprocess.Popen(words(place, script), stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout as said:
         worker = Path(f"/proc/{int(said.readline())}")
         process.kill()
         process.wait()
+        await_that("the end of the worker", lambda: not worker.exists())
         assert said.read() == b"", "whoever had it open is gone"
-    await_that("the end of the worker", lambda: not worker.exists())
     assert os.listdir(place / "storage") == []
     assert left(place) != []
     run(place, "true")
