@@ -113,6 +113,20 @@ APPS = [
         "tests/apps/bids/test_gathering.py::test_a_session_that_no_run_came_to",
     ),
     Mutant(
+        "who has failed and is found done counts as failed for ever",
+        "src/hyperslab/driver/tried.py",
+        'if whole["first"] in found}',
+        'if whole["first"] in ()}',
+        "tests/apps/bids/test_gathering.py::test_who_has_failed_and_is_found_done",
+    ),
+    Mutant(
+        "who only stays in a run counts as found done",
+        "src/hyperslab/driver/resume.py",
+        "for task in plan.stages[0].tasks if not _is_kept(task)]",
+        "for task in plan.stages[0].tasks]",
+        "tests/apps/bids/test_gathering.py::test_who_has_failed_and_is_found_done",
+    ),
+    Mutant(
         "a group level leaves what a killed one has made, and removes what others have",
         "src/hyperslab/driver/unnamed.py",
         "if max(own, ~own) >= first}",

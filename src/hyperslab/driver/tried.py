@@ -1,4 +1,6 @@
-"""Tried: which wholes a submission has tried, and done, by its journal."""
+"""Tried: which wholes a submission has tried, and done, by its journal; and which it was asked for
+and has found done.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +38,12 @@ def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, 
         if not tried.isdisjoint(tasks):
             found[whole["name"]] = not done.isdisjoint(tasks)
     return found
+
+
+def ends_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
+    """The same, with the wholes that it was asked for and has found done: whatever had become of
+    them before, their results are there.
+    """
+    found = set(kept.get("found", ()))  # which earlier versions did not record
+    names = {whole["name"]: True for whole in kept["wholes"] if whole["first"] in found}
+    return names | tried_of(outcomes, kept)

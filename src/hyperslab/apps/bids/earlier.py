@@ -24,7 +24,7 @@ from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
-from hyperslab.driver.tried import done_wholes, tried_of
+from hyperslab.driver.tried import done_wholes, ends_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
@@ -71,7 +71,7 @@ class Recorded:
 
     tried: Mapping[str, bool]
     """Labels of all units that were asked for, and whether the last run that has tried one has done
-    it; not one that no run has come to.
+    it, or has found it done; not one that no run has come to.
     """
     done: Sequence[str]
     "Labels of all units that were ever done, whatever became of them since."
@@ -94,7 +94,7 @@ def recorded(directory: RunDirectory) -> Recorded:
     template = ""
     for folder, plan in directory.plans():
         outcomes = Tail(folder).poll()
-        now = tried_of(outcomes, plan)
+        now = ends_of(outcomes, plan)
         tried |= now
         done |= dict.fromkeys(label for label, is_done in now.items() if is_done)
         for label in _asked_for(plan):
