@@ -283,7 +283,7 @@ def _require_same_job(
         before = kept["summary"]
         aside = {"sources"}
         if plan.stages[0].job.commands is not None:
-            aside.add("partition")  # which is how many there are
+            aside |= {"partition", "is_all"}  # which is how many there are
         differs = [
             _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()

@@ -1,5 +1,5 @@
-"""Tried: which wholes a submission has tried, and done, by its journal; and which it was asked for
-and has found done.
+"""Tried: which wholes a submission has tried, and done, by its journal; which it was asked for and
+has found done; and which nobody misses any more.
 """
 
 from __future__ import annotations
@@ -47,3 +47,18 @@ def ends_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, b
     found = set(kept.get("found", ()))  # which earlier versions did not record
     names = {whole["name"]: True for whole in kept["wholes"] if whole["first"] in found}
     return names | tried_of(outcomes, kept)
+
+
+def still_missed(before: Mapping[str, bool], kept: Mapping[str, Any]) -> dict[str, bool]:
+    """What was known of wholes before a submission, without those that it was not asked for, where
+    it was asked for all that there is.
+    """
+    if not kept["summary"].get("is_all", False):
+        return dict(before)
+    own = {*names_asked_for(kept), *kept.get("then", ())}
+    return {name: is_done for name, is_done in before.items() if name in own}
+
+
+def names_asked_for(kept: Mapping[str, Any]) -> list[str]:
+    """Names of the wholes that a submission was to do, without those that only stay."""
+    return [whole["name"] for whole in kept["wholes"] if not whole.get("kept")]

@@ -18,7 +18,7 @@ from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver.directory import LOCK, RunDirectory
 from hyperslab.driver.manifest import load_manifest, manifests
-from hyperslab.driver.tried import tried_wholes
+from hyperslab.driver.tried import still_missed, tried_wholes
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span
@@ -73,6 +73,7 @@ def _progress(directory: RunDirectory, kept: Mapping[str, Any]) -> tuple[int, in
     for folder, manifest in found:
         plan = directory.plan_of(folder)
         if plan is not None:
+            state = still_missed(state, plan)
             state |= _states(folder, plan, manifest, state)
     return sum(state.values()), len(state)
 

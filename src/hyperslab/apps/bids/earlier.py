@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from hyperslab.apps.bids.dataset import Dataset
 from hyperslab.apps.bids.unit import Per, Unit, units
@@ -24,7 +24,7 @@ from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
-from hyperslab.driver.tried import done_wholes, ends_of
+from hyperslab.driver.tried import done_wholes, ends_of, names_asked_for, still_missed
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
@@ -33,16 +33,33 @@ from hyperslab.storage.recordfile import load_record
 _REMEDY = "remove it, and the files of the group level"
 
 
+class Others(NamedTuple):
+    """What runs have done that is not asked for now."""
+
+    units: list[Unit]
+    withdrawn: list[str]
+    "Labels of those that could not be done again: the dataset has them no more, or no image."
+
+
 def earlier_units(
-    datasets: Sequence[Dataset], kind: Kind, asked_for: Sequence[Unit], out: Path
-) -> list[Unit]:
-    """Units that runs into `out` have done, and that are not asked for now. Raises UsageError where
-    they have done in the other way what is asked for.
+    datasets: Sequence[Dataset],
+    kind: Kind,
+    asked_for: Sequence[Unit],
+    out: Path,
+    needs_images: bool = True,
+) -> Others:
+    """What runs into `out` have done, and that is not asked for now. Raises UsageError where they
+    have done in the other way what is asked for.
     """
     done = _done(out)
     require_same_way(asked_for, done, out)
     others = done - {unit.label for unit in asked_for}
-    return [unit for unit in _of_both_ways(datasets, kind, others) if unit.label in others]
+    units = [
+        unit
+        for unit in _of_both_ways(datasets, kind, others)
+        if unit.label in others and (unit.images or unit.fault or not needs_images)
+    ]
+    return Others(units, sorted(others.difference(unit.label for unit in units)))
 
 
 def wanted(asked_for: Iterable[Unit]) -> tuple[Wanted, ...]:
@@ -71,7 +88,8 @@ class Recorded:
 
     tried: Mapping[str, bool]
     """Labels of all units that were asked for, and whether the last run that has tried one has done
-    it, or has found it done; not one that no run has come to.
+    it, or has found it done; not one that no run has come to. Those that a later run over all of
+    the dataset was not asked for are left out.
     """
     done: Sequence[str]
     "Labels of all units that were ever done, whatever became of them since."
@@ -95,9 +113,9 @@ def recorded(directory: RunDirectory) -> Recorded:
     for folder, plan in directory.plans():
         outcomes = Tail(folder).poll()
         now = ends_of(outcomes, plan)
-        tried |= now
+        tried = still_missed(tried, plan) | now
         done |= dict.fromkeys(label for label, is_done in now.items() if is_done)
-        for label in _asked_for(plan):
+        for label in names_asked_for(plan):
             tried.setdefault(label, False)
         of_group = [one for one in outcomes if one.task >= plan["tasks"]]
         if any(one.status == "done" for one in outcomes):
@@ -105,11 +123,6 @@ def recorded(directory: RunDirectory) -> Recorded:
         gathered = _gathered(gathered, of_group)
         template = plan["summary"].get("command", template)
     return Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
-
-
-def _asked_for(plan: Mapping[str, Any]) -> list[str]:
-    """Labels of the units that a run was to do, but for those that were done before."""
-    return [whole["name"] for whole in plan["wholes"] if not whole.get("kept")]
 
 
 def gathered_outside(directory: RunDirectory) -> set[str]:
