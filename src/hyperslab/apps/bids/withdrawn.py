@@ -32,7 +32,7 @@ def without(prepared: Prepared, labels: Collection[str]) -> Prepared:
 
 
 def left(prepared: Prepared, labels: Collection[str]) -> list[str]:
-    """Which of some labels have their results there."""
+    """Labels, among these, of tasks whose results are there."""
     return [label for number, label in _ids(prepared, labels).items() if number in prepared.done]
 
 
@@ -44,7 +44,7 @@ def _ids(prepared: Prepared, labels: Collection[str]) -> dict[int, str]:
 
 
 def not_in(datasets: Sequence[Dataset], labels: Iterable[str]) -> list[str]:
-    """Which of some labels, of participants or sessions, no dataset has any more."""
+    """Labels, among these, of participants or sessions that no dataset has any more."""
     members = {one.name: one for dataset in datasets for one in dataset.participants}
     labels = list(labels)
     by_session = {participant_of(label) for label in labels if label != participant_of(label)}
