@@ -350,11 +350,13 @@ def test_who_is_lacking_is_named(
     selection, out = done
     (out / "sub-1/anat/sub-1_copy.nii.gz").unlink()
     words = ("group", "--group-app", COUNT, "--app", COPY, "--engine", "serial", "--no-report")
+    make(Path(selection.root), t1w("2"))
     dry = call_front(Path(selection.root), out, *words, "--dry-run", capsys=capsys)
-    assert (dry.code, "has no result of sub-1 (whose files are gone" in dry.err) == (2, True), dry
+    named = "has no result of sub-1 (whose files are gone, or not as they were written), sub-2: run"
+    assert (dry.code, named in dry.err) == (2, True), dry
     ran = call_front(Path(selection.root), out, *words, "--allow-missing", capsys=capsys)
     assert ran.code == 0, ran
-    assert "lacking    sub-1 (whose files are gone, or not as they were written)" in ran.err
+    assert "lacking    sub-1 (whose files are gone, or not as they were written), sub-2" in ran.err
     assert ran.out.startswith(f"group      1 file in {out}\n")
 
 

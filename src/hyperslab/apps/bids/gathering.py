@@ -165,7 +165,6 @@ def _looked_at(work: _Work, tidy: Callable[[str], None] = lambda _: None) -> Rec
     with owned(directory):
         found = recorded(directory)
         require_same_dataset(found, work.selection.origin, directory.out)
-        work.lacking(found)
         tidy("")
     return found
 
