@@ -49,14 +49,19 @@ def ends_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, b
     return names | tried_of(outcomes, kept)
 
 
-def still_missed(before: Mapping[str, bool], kept: Mapping[str, Any]) -> dict[str, bool]:
-    """What was known of wholes before a submission, without those that it was not asked for, where
-    it was asked for all that there is.
+def left_out(plans: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Names of the wholes that submissions, oldest first by their plans, were asked for, and not
+    one over all that there is, nor any since.
     """
-    if not kept["summary"].get("is_all", False):
-        return dict(before)
-    own = {*names_asked_for(kept), *kept.get("then", ())}
-    return {name: is_done for name, is_done in before.items() if name in own}
+    known: set[str] = set()
+    found: set[str] = set()
+    for kept in plans:
+        own = set(names_asked_for(kept))
+        if kept["summary"].get("is_all", False):
+            found |= known
+        known |= own
+        found -= own
+    return found
 
 
 def names_asked_for(kept: Mapping[str, Any]) -> list[str]:

@@ -77,6 +77,7 @@ def test_who_is_withdrawn_stops_nobody(
     assert both(home, out, told) == []
     assert {one.problem for one in verify(RunDirectory(out))} == {None}
     shutil.rmtree(out / "sub-3")
+    assert {one.problem for one in verify(RunDirectory(out))} == {None}
     told.lines.clear()
     assert both(home, out, told) == ["group"]
     assert gathered(select(home, Asked()), out, COUNT) == ["names"]
@@ -137,3 +138,21 @@ def test_a_session_that_is_withdrawn_with_its_results(home: Path, tmp_path: Path
     selection = select(home, Asked(per="session"))
     assert run_participants(selection, out, template_app(COPY), OPTIONS).ok
     assert gathered(select(home, Asked()), out, COUNT) == ["names"]
+
+
+def test_who_has_failed_and_is_back(home: Path, tmp_path: Path) -> None:
+    """Has the results of another image, which count no more than before."""
+    out, aside = tmp_path / "out", tmp_path / "aside"
+
+    def run() -> Result:
+        return run_participants(select(home, Asked()), out, template_app(OF_WHOLE), OPTIONS)
+
+    assert run().ok
+    (home / t1w("3")).write_bytes(b"other")
+    assert [failure.task for failure in run().failures] == ["sub-3"]
+    (home / "sub-3").rename(aside)
+    assert run().ok
+    assert gathered(select(home, Asked()), out, COUNT) == ["names"]
+    aside.rename(home / "sub-3")
+    with pytest.raises(UsageError, match="has no result of sub-3: run"):
+        gathered(select(home, Asked()), out, COUNT)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hyperslab.apps.bids.dataset import Dataset
 from hyperslab.apps.bids.unit import Per, Unit, units
@@ -24,7 +24,7 @@ from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
-from hyperslab.driver.tried import done_wholes, ends_of, names_asked_for, still_missed
+from hyperslab.driver.tried import done_wholes, ends_of, left_out, names_asked_for
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
@@ -88,8 +88,7 @@ class Recorded:
 
     tried: Mapping[str, bool]
     """Labels of all units that were asked for, and whether the last run that has tried one has done
-    it, or has found it done; not one that no run has come to. Those that a later run over all of
-    the dataset was not asked for are left out.
+    it, or has found it done; not one that no run has come to.
     """
     done: Sequence[str]
     "Labels of all units that were ever done, whatever became of them since."
@@ -101,6 +100,8 @@ class Recorded:
     "What the commands of the newest run were made of; '' where there is none."
     gone: frozenset[str] = frozenset()
     "Labels of units that were done, and whose files are not there as they were written."
+    left_out: frozenset[str] = frozenset()
+    "Labels that a later run over all of the dataset was not asked for."
 
 
 def recorded(directory: RunDirectory) -> Recorded:
@@ -109,11 +110,13 @@ def recorded(directory: RunDirectory) -> Recorded:
     done: dict[str, None] = {}
     gathered: set[str] = set()
     origins: set[str] = set()
+    plans: list[Mapping[str, Any]] = []
     template = ""
     for folder, plan in directory.plans():
+        plans.append(plan)
         outcomes = Tail(folder).poll()
         now = ends_of(outcomes, plan)
-        tried = still_missed(tried, plan) | now
+        tried |= now
         done |= dict.fromkeys(label for label, is_done in now.items() if is_done)
         for label in names_asked_for(plan):
             tried.setdefault(label, False)
@@ -122,7 +125,8 @@ def recorded(directory: RunDirectory) -> Recorded:
             origins.update(filter(None, (plan["summary"].get("origin"),)))
         gathered = _gathered(gathered, of_group)
         template = plan["summary"].get("command", template)
-    return Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
+    found = Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
+    return replace(found, left_out=frozenset(left_out(plans)))
 
 
 def gathered_outside(directory: RunDirectory) -> set[str]:

@@ -201,7 +201,7 @@ def _made_ready(
     prepared = prepare(pipeline, options, work.directory.out, dry=is_dry, tell=tell)
     ids = {task.id for task in prepared.plan.stages[0].tasks}
     there = withdrawn.left(prepared, found.done)
-    gone = frozenset(found.done).intersection(found.tried).difference(there)
+    gone = frozenset(found.done).difference(there)
     lacking = work.lacking(replace(found, gone=gone))
     if left := withdrawn.not_in(work.selection.datasets, there):
         tell(withdrawn.told(left, work.directory.out))
@@ -249,7 +249,19 @@ def require_done(
     is there; with `needs_images`, of those without images only where something was asked for.
     Raises UsageError for them, unless they may be missing.
     """
-    return _require_done(_people(selection, found, needs_images), found, out, allow_missing)
+    missed = _missed(selection, found)
+    return _require_done(_people(selection, missed, needs_images), missed, out, allow_missing)
+
+
+def _missed(selection: Selection, found: Recorded) -> Recorded:
+    """What is recorded, without what was withdrawn from the dataset, unless it is there again."""
+    now = {unit.participant.name for unit in selection.units}
+    for unit in selection.units:
+        sessions_of_images = {image.session.label for image in unit.images}
+        now.update(Unit(unit.participant, label, ()).label for label in sessions_of_images)
+    withdrawn_since = found.left_out - now
+    tried = {label: end for label, end in found.tried.items() if label not in withdrawn_since}
+    return replace(found, tried=tried, gone=found.gone - withdrawn_since)
 
 
 def _people(selection: Selection, found: Recorded, needs_images: bool) -> list[Unit]:
