@@ -120,6 +120,27 @@ APPS = [
         "tests/apps/bids/test_gathering.py::test_who_has_failed_and_is_found_done",
     ),
     Mutant(
+        "a group level rests on results of somebody who was withdrawn since",
+        "src/hyperslab/apps/bids/running.py",
+        'made_of=" ".join(others.withdrawn)',
+        'made_of=""',
+        "tests/apps/bids/test_withdrawn.py::test_who_is_withdrawn_stops_nobody",
+    ),
+    Mutant(
+        "somebody who was withdrawn begins once the files are gone",
+        "src/hyperslab/apps/bids/withdrawn.py",
+        "done=prepared.done.union(_ids(prepared, labels))",
+        "done=prepared.done",
+        "tests/apps/bids/test_withdrawn.py::test_who_is_withdrawn_stops_nobody",
+    ),
+    Mutant(
+        "a call for some participants lets nobody miss the others",
+        "src/hyperslab/driver/tried.py",
+        'if kept["summary"].get("is_all", False):',
+        "if kept:",
+        "tests/apps/bids/test_withdrawn.py::test_what_has_failed_and_is_withdrawn",
+    ),
+    Mutant(
         "who only stays in a run counts as found done",
         "src/hyperslab/driver/resume.py",
         "for task in plan.stages[0].tasks if not _is_kept(task)]",
