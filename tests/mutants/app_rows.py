@@ -129,7 +129,7 @@ APPS = [
     Mutant(
         "somebody who was withdrawn begins once the files are gone",
         "src/hyperslab/apps/bids/withdrawn.py",
-        "done=prepared.done.union(_ids(prepared, labels))",
+        "done=prepared.done.union(ids)",
         "done=prepared.done",
         "tests/apps/bids/test_withdrawn.py::test_who_is_withdrawn_stops_nobody",
     ),

@@ -57,6 +57,7 @@ def both(home: Path, out: Path, told: Told) -> list[str]:
     then = (of_group(selection, group_words(COUNT, str(home), str(out))),)
     result = run_participants(selection, out, template_app(COPY), OPTIONS, told, then)
     assert result.ok, result.failures
+    assert all(output.exists() for output in result.outputs)
     ran = {one.task for one in Tail(result.folder).poll() if one.status == "done"}
     labels = ["sub-1", "sub-2", "sub-3", "group"]
     return [label for number, label in enumerate(labels) if number in ran]

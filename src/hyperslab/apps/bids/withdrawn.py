@@ -16,6 +16,7 @@ from hyperslab.apps.bids.earlier import participant_of
 from hyperslab.apps.bids.group import named
 from hyperslab.apps.bids.unit import Unit
 from hyperslab.driver.prepare import Prepared
+from hyperslab.driver.resume import Inherited
 from hyperslab.plan.command import CommandTask
 
 _NOBODY_RUNS = ("false",)
@@ -27,8 +28,19 @@ def kept(label: str) -> CommandTask:
 
 
 def without(prepared: Prepared, labels: Collection[str]) -> Prepared:
-    """A run in which tasks of these labels do not begin, though their files may be gone."""
-    return replace(prepared, done=prepared.done.union(_ids(prepared, labels)))
+    """A run in which tasks of these labels do not begin, though their files may be gone, which are
+    then no results of it.
+    """
+    ids = _ids(prepared, labels)
+    gone = ids.keys() - prepared.done
+    inherited = tuple(_less(one, gone) for one in prepared.inherited)
+    return replace(prepared, done=prepared.done.union(ids), inherited=inherited)
+
+
+def _less(one: Inherited, gone: Collection[int]) -> Inherited:
+    """What a run inherits of another one, but for these tasks."""
+    ids = {there: own for there, own in (one.ids or {}).items() if own not in gone}
+    return replace(one, ids=ids)
 
 
 def left(prepared: Prepared, labels: Collection[str]) -> list[str]:
