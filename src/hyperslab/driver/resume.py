@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,8 +69,10 @@ class Inherited:
     """
 
 
-def record(plan: Plan) -> dict[str, Any]:
-    """What a submission keeps of its plan, for a later one to match its own with."""
+def record(plan: Plan, done: Collection[int] = ()) -> dict[str, Any]:
+    """What a submission keeps of its plan, for a later one to match its own with; `done` are tasks
+    that earlier ones have done.
+    """
     tasks = {
         "tasks": len(plan.stages[0].tasks),
         "wholes": list(_wholes(plan)),
@@ -79,6 +81,8 @@ def record(plan: Plan) -> dict[str, Any]:
     if plan.stages[0].job.commands is not None:
         from hyperslab.plan.commanded import digest_of  # which runs over arrays do without
 
+        asked_for = [task.id for task in plan.stages[0].tasks if not _is_kept(task)]
+        tasks["found"] = sorted(set(done).intersection(asked_for))
         later = [task.command for stage in plan.stages[1:] for task in stage.tasks]
         commands = [command for command in later if command is not None]
         tasks["then"] = [command.label for command in commands]
@@ -221,7 +225,7 @@ def _suffix(plan: Plan) -> str:
 
 def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
     first, count = _extents(plan)
-    kept = {task.whole for task in plan.stages[0].tasks if task.command and task.command.is_kept}
+    kept = {task.whole for task in plan.stages[0].tasks if _is_kept(task)}
     sets = list(plan.inputs.values())
     for index, whole in enumerate(sets[0].wholes):
         members = [
@@ -240,6 +244,11 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
             "broken": any(source.broken for source, _ in members),
             "states": [_state(source) for source, _ in members],
         }
+
+
+def _is_kept(task: Task) -> bool:
+    """Whether nobody has asked for a task, and what it has made stays."""
+    return task.command is not None and task.command.is_kept
 
 
 def _extents(plan: Plan) -> tuple[dict[int, int], dict[int, int]]:
@@ -274,7 +283,7 @@ def _require_same_job(
         before = kept["summary"]
         aside = {"sources"}
         if plan.stages[0].job.commands is not None:
-            aside.add("partition")  # which is how many there are
+            aside |= {"partition", "is_all"}  # which is how many there are
         differs = [
             _NOUNS.get(key, key) + _was(key, before.get(key))
             for key, value in now["summary"].items()

@@ -252,7 +252,7 @@ class Driver(Rounds):
                 f"another run has used {self.directory.place} in the meantime",
                 "try again with --resume",
             )
-        folder = self.directory.new_submission(resume.record(self.plan))
+        folder = self.directory.new_submission(resume.record(self.plan, self.done))
         self.takes_over = bool(left)
         take_over(left.values(), folder)
         return folder

@@ -1,4 +1,6 @@
-"""Tried: which wholes a submission has tried, and done, by its journal."""
+"""Tried: which wholes a submission has tried, and done, by its journal; which it was asked for and
+has found done; and which nobody misses any more.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +38,32 @@ def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, 
         if not tried.isdisjoint(tasks):
             found[whole["name"]] = not done.isdisjoint(tasks)
     return found
+
+
+def ends_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
+    """The same, with the wholes that it was asked for and has found done: whatever had become of
+    them before, their results are there.
+    """
+    found = set(kept.get("found", ()))  # which earlier versions did not record
+    names = {whole["name"]: True for whole in kept["wholes"] if whole["first"] in found}
+    return names | tried_of(outcomes, kept)
+
+
+def left_out(plans: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Names of the wholes that submissions, oldest first by their plans, were asked for, and not
+    one over all that there is, nor any since.
+    """
+    known: set[str] = set()
+    found: set[str] = set()
+    for kept in plans:
+        own = set(names_asked_for(kept))
+        if kept["summary"].get("is_all", False):
+            found |= known
+        known |= own
+        found -= own
+    return found
+
+
+def names_asked_for(kept: Mapping[str, Any]) -> list[str]:
+    """Names of the wholes that a submission was to do, without those that only stay."""
+    return [whole["name"] for whole in kept["wholes"] if not whole.get("kept")]

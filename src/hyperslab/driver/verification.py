@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver.directory import LOCK, RunDirectory
 from hyperslab.driver.manifest import load_manifest, manifests
-from hyperslab.driver.tried import tried_wholes
+from hyperslab.driver.tried import left_out, tried_wholes
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span
 from hyperslab.units import show_count
+
+_MISSING = "missing"
+"What is wrong with a file that is not there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,11 @@ def verify(directory: RunDirectory) -> Iterator[Compared]:
     outputs = [entry for entry in kept["outputs"] if not _is_of_several(directory, entry["path"])]
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         files = _Files(outputs, Path(folder))
+        withdrawn = cache(partial(_withdrawn, directory))
         for entry in outputs:
             problem = _mismatch(files, _folder_of(directory, entry), entry)
+            if problem == _MISSING and entry.get("block") in withdrawn():
+                continue
             yield Compared(entry["path"], _label(entry), problem)
 
 
@@ -74,7 +81,14 @@ def _progress(directory: RunDirectory, kept: Mapping[str, Any]) -> tuple[int, in
         plan = directory.plan_of(folder)
         if plan is not None:
             state |= _states(folder, plan, manifest, state)
-    return sum(state.values()), len(state)
+    withdrawn = _withdrawn(directory)
+    asked_for = [is_done for name, is_done in state.items() if name not in withdrawn]
+    return sum(asked_for), len(asked_for)
+
+
+def _withdrawn(directory: RunDirectory) -> set[str]:
+    """Names of what nobody misses any more. Raises DamagedRecord."""
+    return left_out(plan for _, plan in directory.plans())
 
 
 def _states(
@@ -169,7 +183,7 @@ def _mismatch(files: _Files, out: Path, entry: Mapping[str, Any]) -> str | None:
     try:
         found = _found(files, out, entry)
     except FileNotFoundError:
-        return "missing"
+        return _MISSING
     except (OSError, HyperslabError) as error:
         return str(error)
     return (

@@ -144,6 +144,10 @@ class Execute:
     """Whether they only put together what is in the output directory, which may hold files that no
     run has written.
     """
+    is_all: bool = False
+    """Whether there is nothing else to do: what earlier runs were asked for beside it nobody misses
+    any more.
+    """
     origin: str = ""
     """What their files are of, such as the folder of a dataset: results of another one are no
     results of this run. '' where each file is by itself.

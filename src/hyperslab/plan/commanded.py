@@ -78,7 +78,7 @@ def compile_commands(pipeline: Pipeline, end: Execute) -> Plan:
         code="",
         earlier_fingerprint=without_origin,
         earlier_code="",
-        summary=summary | _of_origin(end),
+        summary=summary | _of_origin(end) | {"is_all": end.is_all},
         inputs=pipeline.inputs,
         most_blocks=len(tasks),
         name=end.title,

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from hyperslab.plan.failure import MOST_LINE, MOST_MESSAGE, Failure
+from hyperslab.plan.failure import MOST_LINE, MOST_MESSAGE, Failure, bounded
 from hyperslab.redaction import redact
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CommandFailed(Exception):
     def failure(self, label: str) -> Failure:
         """What the journal keeps of it."""
         error, message, permanent, printed = self._told
-        return Failure(error, message[:MOST_MESSAGE], label, permanent, printed)
+        return Failure(error, bounded(message, MOST_MESSAGE), label, permanent, printed)
 
 
 def not_started(error: Refused) -> CommandFailed:
@@ -115,7 +115,7 @@ def _tail(ended: Ended) -> str:
 
 
 def _last_lines(printed: str) -> str:
-    lines = [line.strip()[-MOST_LINE:] for line in printed.splitlines() if line.strip()]
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
     if not lines:
         return ", and it printed nothing"
-    return ": " + " | ".join(lines[-_LINES:])
+    return ": " + " | ".join(bounded(line, MOST_LINE) for line in lines[-_LINES:])

@@ -26,7 +26,7 @@ from hyperslab.errors import OutputBusy, UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.storage.recordfile import save_record
 from tests.apps.bids.datasets import make, t1w
-from tests.apps.bids.test_running import COPY, call_front, files_of
+from tests.apps.bids.test_running import COPY, OF_WHOLE, call_front, files_of
 from tests.system.end_to_end.command import call
 
 
@@ -316,6 +316,33 @@ def test_results_that_are_gone_for_a_while(
     assert done_anew(selection, out) == 1
 
 
+def test_who_has_failed_and_is_found_done(tmp_path: Path) -> None:
+    """As the image is again what it was: by who asks for it, and not by who leaves it alone."""
+    home = make(tmp_path / "data", t1w("1"), t1w("2"), content=b"whole")
+    image, out = home / t1w("1"), tmp_path / "out"
+    then = image.stat().st_mtime_ns
+
+    def run(*labels: str) -> Result:
+        options = Options(engine="serial", report=False, retries=0, resume=True, verb="bids")
+        selection = select(home, Asked(labels))
+        return run_participants(selection, out, template_app(OF_WHOLE), options)
+
+    assert run().ok
+    image.write_bytes(b"other")
+    assert [failure.task for failure in run().failures] == ["sub-1"]
+    image.write_bytes(b"whole")
+    os.utime(image, ns=(then, then))
+    selection = select(home, Asked())
+    assert run("2").done == 1
+    for _ in range(2):
+        with pytest.raises(UsageError, match="has no result of sub-1: run"):
+            gathered(selection, out, COUNT)
+        assert gathered(selection, out, COUNT, allow_missing=True) == ["names"]
+    found = run()
+    assert (found.done, len(Tail(found.folder).poll())) == (2, 0)
+    assert gathered(selection, out, COUNT) == ["names"]
+
+
 def test_who_is_lacking_is_named(
     done: tuple[Selection, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,11 +350,13 @@ def test_who_is_lacking_is_named(
     selection, out = done
     (out / "sub-1/anat/sub-1_copy.nii.gz").unlink()
     words = ("group", "--group-app", COUNT, "--app", COPY, "--engine", "serial", "--no-report")
+    make(Path(selection.root), t1w("2"))
     dry = call_front(Path(selection.root), out, *words, "--dry-run", capsys=capsys)
-    assert (dry.code, "has no result of sub-1 (whose files are gone" in dry.err) == (2, True), dry
+    named = "has no result of sub-1 (whose files are gone, or not as they were written), sub-2: run"
+    assert (dry.code, named in dry.err) == (2, True), dry
     ran = call_front(Path(selection.root), out, *words, "--allow-missing", capsys=capsys)
     assert ran.code == 0, ran
-    assert "lacking    sub-1 (whose files are gone, or not as they were written)" in ran.err
+    assert "lacking    sub-1 (whose files are gone, or not as they were written), sub-2" in ran.err
     assert ran.out.startswith(f"group      1 file in {out}\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ def test_ends(tmp_path: Path, status: int, is_short: bool, error: str, message: 
     assert len(failure.traceback) < 4200
     assert "before" not in failure.traceback
     assert "hush" not in failure.traceback
+
+
+def test_a_long_line(tmp_path: Path) -> None:
+    """It keeps its first words and its last ones, and none in part."""
+    log = tmp_path / "log"
+    log.write_text(f"ValueError: {'word ' * 60}at last")
+    told = Ended(1, False, 0, 10**9, 0.0, 0.0, 1, str(log), 0, log.stat().st_size)
+    message = after(TASK, told, None, False).failure("t").message
+    middle = re.escape("[... 124 characters left out ...]")
+    said = f"exit status 1: ValueError: (word )+{middle} (word )+at last"
+    assert re.fullmatch(said, message), message
 
 
 def test_a_late_command(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hyperslab.apps.bids.dataset import Dataset
 from hyperslab.apps.bids.unit import Per, Unit, units
@@ -24,7 +24,7 @@ from hyperslab.apps.bids.wanted import Kind, choose_sessions
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
-from hyperslab.driver.tried import done_wholes, tried_of
+from hyperslab.driver.tried import done_wholes, ends_of, left_out, names_asked_for
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
@@ -33,16 +33,33 @@ from hyperslab.storage.recordfile import load_record
 _REMEDY = "remove it, and the files of the group level"
 
 
+class Others(NamedTuple):
+    """What runs have done that is not asked for now."""
+
+    units: list[Unit]
+    withdrawn: list[str]
+    "Labels of those that could not be done again: the dataset has them no more, or no image."
+
+
 def earlier_units(
-    datasets: Sequence[Dataset], kind: Kind, asked_for: Sequence[Unit], out: Path
-) -> list[Unit]:
-    """Units that runs into `out` have done, and that are not asked for now. Raises UsageError where
-    they have done in the other way what is asked for.
+    datasets: Sequence[Dataset],
+    kind: Kind,
+    asked_for: Sequence[Unit],
+    out: Path,
+    needs_images: bool = True,
+) -> Others:
+    """What runs into `out` have done, and that is not asked for now. Raises UsageError where they
+    have done in the other way what is asked for.
     """
     done = _done(out)
     require_same_way(asked_for, done, out)
     others = done - {unit.label for unit in asked_for}
-    return [unit for unit in _of_both_ways(datasets, kind, others) if unit.label in others]
+    units = [
+        unit
+        for unit in _of_both_ways(datasets, kind, others)
+        if unit.label in others and (unit.images or unit.fault or not needs_images)
+    ]
+    return Others(units, sorted(others.difference(unit.label for unit in units)))
 
 
 def wanted(asked_for: Iterable[Unit]) -> tuple[Wanted, ...]:
@@ -71,7 +88,7 @@ class Recorded:
 
     tried: Mapping[str, bool]
     """Labels of all units that were asked for, and whether the last run that has tried one has done
-    it; not one that no run has come to.
+    it, or has found it done; not one that no run has come to.
     """
     done: Sequence[str]
     "Labels of all units that were ever done, whatever became of them since."
@@ -83,6 +100,8 @@ class Recorded:
     "What the commands of the newest run were made of; '' where there is none."
     gone: frozenset[str] = frozenset()
     "Labels of units that were done, and whose files are not there as they were written."
+    left_out: frozenset[str] = frozenset()
+    "Labels that a later run over all of the dataset was not asked for."
 
 
 def recorded(directory: RunDirectory) -> Recorded:
@@ -91,25 +110,23 @@ def recorded(directory: RunDirectory) -> Recorded:
     done: dict[str, None] = {}
     gathered: set[str] = set()
     origins: set[str] = set()
+    plans: list[Mapping[str, Any]] = []
     template = ""
     for folder, plan in directory.plans():
+        plans.append(plan)
         outcomes = Tail(folder).poll()
-        now = tried_of(outcomes, plan)
+        now = ends_of(outcomes, plan)
         tried |= now
         done |= dict.fromkeys(label for label, is_done in now.items() if is_done)
-        for label in _asked_for(plan):
+        for label in names_asked_for(plan):
             tried.setdefault(label, False)
         of_group = [one for one in outcomes if one.task >= plan["tasks"]]
         if any(one.status == "done" for one in outcomes):
             origins.update(filter(None, (plan["summary"].get("origin"),)))
         gathered = _gathered(gathered, of_group)
         template = plan["summary"].get("command", template)
-    return Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
-
-
-def _asked_for(plan: Mapping[str, Any]) -> list[str]:
-    """Labels of the units that a run was to do, but for those that were done before."""
-    return [whole["name"] for whole in plan["wholes"] if not whole.get("kept")]
+    found = Recorded(tried, tuple(done), frozenset(gathered), frozenset(origins), template)
+    return replace(found, left_out=frozenset(left_out(plans)))
 
 
 def gathered_outside(directory: RunDirectory) -> set[str]:

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from hyperslab.apps.bids import withdrawn
 from hyperslab.apps.bids.dataset import SUBJECT, Participant, sessions
 from hyperslab.apps.bids.described import adopt, describe, said_of
 from hyperslab.apps.bids.earlier import (
@@ -57,9 +58,7 @@ from hyperslab.units import show_count
 
 _ENDS = re.compile("[_.]")
 "What ends the name of a participant in that of a file."
-_DONE = ("false",)
-"Command of participants who are done, which no slot runs."
-_NOBODY = CommandTask("participants", _DONE, is_kept=True)
+_NOBODY = withdrawn.kept("participants")
 "What comes before a group level that reads what no run has made."
 
 Complete = Callable[[Selection, Recorded, Path, bool], Sequence[str]]
@@ -166,7 +165,6 @@ def _looked_at(work: _Work, tidy: Callable[[str], None] = lambda _: None) -> Rec
     with owned(directory):
         found = recorded(directory)
         require_same_dataset(found, work.selection.origin, directory.out)
-        work.lacking(found)
         tidy("")
     return found
 
@@ -202,8 +200,11 @@ def _made_ready(
     options = own_options(work.resuming)
     prepared = prepare(pipeline, options, work.directory.out, dry=is_dry, tell=tell)
     ids = {task.id for task in prepared.plan.stages[0].tasks}
-    gone = frozenset(found.done[number] for number in ids - prepared.done if found.done)
+    there = withdrawn.left(prepared, found.done)
+    gone = frozenset(found.done).difference(there)
     lacking = work.lacking(replace(found, gone=gone))
+    if left := withdrawn.not_in(work.selection.datasets, there):
+        tell(withdrawn.told(left, work.directory.out))
     all_done = replace(prepared, done=prepared.done | ids, damaged=0)
     return _Ready(pipeline, all_done, lacking)
 
@@ -212,7 +213,7 @@ def _tasks_of(found: Recorded) -> list[CommandTask]:
     """A task for everybody who is done."""
     if not found.done:
         return [_NOBODY]
-    return [CommandTask(label, _DONE, is_kept=True) for label in found.done]
+    return list(map(withdrawn.kept, found.done))
 
 
 def _listen(selection: Selection, directory: RunDirectory, before: dict[str, object]) -> None:
@@ -248,7 +249,19 @@ def require_done(
     is there; with `needs_images`, of those without images only where something was asked for.
     Raises UsageError for them, unless they may be missing.
     """
-    return _require_done(_people(selection, found, needs_images), found, out, allow_missing)
+    missed = _missed(selection, found)
+    return _require_done(_people(selection, missed, needs_images), missed, out, allow_missing)
+
+
+def _missed(selection: Selection, found: Recorded) -> Recorded:
+    """What is recorded, without what was withdrawn from the dataset, unless it is there again."""
+    now = {unit.participant.name for unit in selection.units}
+    for unit in selection.units:
+        sessions_of_images = {image.session.label for image in unit.images}
+        now.update(Unit(unit.participant, label, ()).label for label in sessions_of_images)
+    withdrawn_since = found.left_out - now
+    tried = {label: end for label, end in found.tried.items() if label not in withdrawn_since}
+    return replace(found, tried=tried, gone=found.gone - withdrawn_since)
 
 
 def _people(selection: Selection, found: Recorded, needs_images: bool) -> list[Unit]:

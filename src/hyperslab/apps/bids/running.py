@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from hyperslab.apps.bids import withdrawn
 from hyperslab.apps.bids.app import App, task_of
 from hyperslab.apps.bids.dataset import Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import (
+    Others,
     Recorded,
     earlier_units,
     forget_gathered_outside,
@@ -35,7 +37,7 @@ from hyperslab.apps.bids.wanted import (
     choose_sessions,
     read_filters,
 )
-from hyperslab.apps.commands.running import commanded, own_options, run_commands
+from hyperslab.apps.commands.running import Later, commanded, own_options
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver import calls
 from hyperslab.driver.directory import RunDirectory
@@ -135,7 +137,7 @@ def run_participants(
     and with '' what all have left.
 
     Without a group level, other calls may run other units into the same directory meanwhile
-    (`driver.calls`). Raises UsageError before anything starts, and what `run_commands` raises.
+    (`driver.calls`). Raises UsageError before anything starts, and what `run` raises.
     """
     asked_for = units_of(selection, app)
     absent = require_content(asked_for, app.needs_images)
@@ -172,13 +174,21 @@ class _Work:
     def template(self) -> str:
         return _template(self.selection.asked, self.app)
 
+    @property
+    def is_all(self) -> bool:
+        """Whether that is all that there is to do for the dataset."""
+        asked = self.selection.asked
+        return not (asked.participant_labels or asked.session_labels or asked.excluded_labels)
+
     def tasks(self, units: Sequence[Unit], is_kept: bool = False) -> list[CommandTask]:
         root = self.selection.root
         return [task_of(self.app, unit, root, is_kept) for unit in units]
 
     def pipeline(self, units: Sequence[Unit], options: Options) -> Pipeline:
         origin = self.selection.origin
-        return commanded(self.tasks(units), options, self.title, self.template, origin=origin)
+        is_all = self.is_all and len(units) == len(self.units)
+        more = Later(is_all=is_all, origin=origin)
+        return commanded(self.tasks(units), options, self.title, self.template, **more)
 
 
 def _run_alone(
@@ -189,30 +199,52 @@ def _run_alone(
     allow_missing: bool,
 ) -> Result:
     """Run both levels in a directory that nobody else uses meanwhile."""
-    tasks = work.tasks(work.units)
     directory = RunDirectory(work.out.absolute())
-    replaced = tuple(sorted(gathered_outside(directory)))
+    others = Others([], [])
     if options.resume:
-        kind = _kind(work.selection.asked)
-        others = earlier_units(work.selection.datasets, kind, work.units, work.out)
-        tasks += work.tasks(others, is_kept=True)
-    result = run_commands(
+        others = _others(work)
+    tasks = [
+        *work.tasks(work.units),
+        *work.tasks(others.units, is_kept=True),
+        *map(withdrawn.kept, others.withdrawn),
+    ]
+    pipeline = commanded(
         tasks,
-        work.out,
         options,
-        title=work.title,
-        template=work.template,
-        progress=progress,
-        check=False,
-        then=[replace(task, replaces=replaced) for task in then],
+        work.title,
+        work.template,
+        then=tuple(_later(then, directory, others)),
         despite_failures=allow_missing,
         levels=("participant", "group"),
         between=partial(_describe, work),
+        is_all=work.is_all,
         origin=work.selection.origin,
     )
+    own = own_options(options)
+    ready = prepare(pipeline, own, directory.out, tell=progress.tell)
+    if left := withdrawn.left(ready, others.withdrawn):
+        progress.tell(withdrawn.told(left, work.out))
+    ready = withdrawn.without(ready, others.withdrawn)
+    result = run(pipeline, own, out=directory.out, progress=progress, prepared=ready, check=False)
     if is_gathered(result, then):
         forget_gathered_outside(directory)
     return result
+
+
+def _others(work: _Work) -> Others:
+    """What earlier runs have done beside what is asked for."""
+    selection = work.selection
+    kind = _kind(selection.asked)
+    return earlier_units(selection.datasets, kind, work.units, work.out, work.app.needs_images)
+
+
+def _later(
+    then: Sequence[CommandTask], directory: RunDirectory, others: Others
+) -> Iterator[CommandTask]:
+    """The commands of the group level, which are other ones when somebody is withdrawn."""
+    replaced = tuple(sorted(gathered_outside(directory)))
+    for task in then:
+        yield replace(task, replaces=replaced, made_of=" ".join(others.withdrawn))
 
 
 def is_gathered(result: Result, then: Sequence[CommandTask]) -> bool:

@@ -28,6 +28,7 @@ class Later(TypedDict, total=False):
     levels: tuple[str, str]
     between: Callable[[], None]
     only_gathers: bool
+    is_all: bool
     origin: str
 
 
