@@ -251,15 +251,30 @@ def test_what_cannot_be_removed_keeps_nobody_from_going_on(storage: Path) -> Non
     inside = Path(scratch.folder, "inside")
     inside.mkdir()
     with small_disk(inside, "size=1m"):
+        (inside / "kept").touch()
         registry.record(replace(scratch, owner=2**22, owner_started=1))
         assert f"scratch remove {scratch.name}' says more" in succeed("scratch", "list")
         refused = call("scratch", "remove", scratch.name)
         assert refused.code == 1
-        assert f"{scratch.folder} remains (Device or resource busy: " in refused.err
+        assert f"{scratch.folder} remains: something is mounted at {inside}, " in refused.err
+        assert os.listdir(inside) == ["kept"]
         removing.remove(made(storage))
         assert [one.name for one in registry.recorded()] == [scratch.name]
     assert succeed("scratch", "remove", scratch.name) == f"removed {scratch.name}\n"
     assert is_gone(scratch, storage)
+
+
+@needs_root
+def test_what_is_mounted_over_scratch_is_not_unmounted_in_its_place(storage: Path) -> None:
+    for way in ("directory", "fuse"):
+        scratch = made(storage, way=way)
+        with small_disk(Path(scratch.folder), "size=1m"):
+            Path(scratch.folder, "kept").touch()
+            with pytest.raises(removing.ScratchLeft, match="something is mounted at"):
+                removing.remove(scratch, by_force=True)
+            assert os.listdir(scratch.folder) == ["kept"]
+        removing.remove(scratch, by_force=True)
+        assert is_gone(scratch, storage)
 
 
 def test_a_program_that_does_not_end_is_not_waited_for(
