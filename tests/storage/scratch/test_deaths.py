@@ -327,6 +327,28 @@ def test_an_image_that_was_never_mounted_is_swept(storage: Path) -> None:
     assert is_gone(left, storage)
 
 
+def test_an_image_that_still_had_a_name_is_swept(storage: Path, tmp_path: Path) -> None:
+    """Where a storage makes no file without a name, its program gives it one for a moment; it was
+    stopped there, and killed.
+    """
+    if shutil.which("strace") is None:
+        pytest.skip("there is no strace here")
+    dead = Scratch("0123abcd", "fuse", str(storage), 1 << 20, str(registry.folder() / "0123abcd"))
+    dead = replace(dead, fallback=str(tmp_path), fallback_nbytes=1 << 20)
+    registry.record(replace(dead, owner=2**22, owner_started=1))
+    name = ".hyperslab-scratch-0123abcd"
+    words = ["strace", f"--trace-path={storage}", f"--trace-path={storage / name}"]
+    words += ["--inject=openat:error=EOPNOTSUPP:when=1"]
+    words += ["--inject=unlink,unlinkat:error=EIO:signal=SIGKILL"]
+    told = subprocess.run([*words, *program.command(dead)], capture_output=True, check=False)
+    assert os.listdir(storage) == [name], told.stderr
+    (tmp_path / name).touch()
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [dead.name]
+    assert is_gone(dead, storage)
+    assert os.listdir(tmp_path) == []
+
+
 KILLED = {
     "mkfs.ext4": "timeout --signal=KILL 0.001 /sbin/mkfs.ext4",
     "mount": "/bin/mount",

@@ -180,6 +180,10 @@ def _discard(place: Path) -> None:
 
 
 def _places(scratch: Scratch) -> list[Path]:
-    """Directories and images that may be there, however far its making came."""
+    """Directories and images that may be there, however far its making came. Where a storage has no
+    files without a name, the program has given its own one for a moment.
+    """
     name = plain_name(scratch.name)
-    return [registry.folder() / scratch.name, Path(scratch.on) / name, MEMORY / name]
+    storages = [Path(place) for place in (scratch.on, scratch.fallback) if place]
+    named = [place / f".{scratch.source}" for place in storages]
+    return [registry.folder() / scratch.name, Path(scratch.on) / name, MEMORY / name, *named]
