@@ -40,8 +40,8 @@ use crate::serving::ScratchFs;
 /// processor, but no fewer and no more than these. What more of them do is to take turns.
 const FEWEST_THREADS: usize = 2;
 const MOST_THREADS: usize = 8;
-/// How often holes are made of what no file has any more.
-const PUNCHING_PERIOD: Duration = Duration::from_secs(1);
+/// How often holes are made of what no file has any more, and room is looked for where was none.
+const TENDING_PERIOD: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let given: Vec<String> = std::env::args().skip(1).collect();
@@ -145,8 +145,9 @@ fn begin(
     spawn("greeting", move || greet(&mountpoint))?;
     spawn("holes", move || {
         loop {
+            contents.readmit();
             contents.punch();
-            std::thread::sleep(PUNCHING_PERIOD);
+            std::thread::sleep(TENDING_PERIOD);
         }
     })
 }

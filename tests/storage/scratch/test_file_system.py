@@ -41,7 +41,7 @@ from tests.storage.emulation.test_file_system import (  # noqa: F401
     test_what_is_past_the_page_cache_is_the_same,
     test_writers_at_once_do_not_disturb_each_other,
 )
-from tests.storage.scratch.stage import hyperslab, needs_root, require_program
+from tests.storage.scratch.stage import hyperslab, needs_root, require_program, small_disk
 from tests.system.faults.command import await_that
 
 NBYTES = 32 * MB
@@ -134,6 +134,25 @@ def test_a_full_image_is_said_and_what_was_written_stays(alone: Path) -> None:
     _await_free(alone, 2 * len(kept))
     (alone / "again").write_bytes(kept)
     assert (alone / "again").read_bytes() == kept
+
+
+@needs_root
+def test_a_storage_that_was_full_is_written_again(tmp_path: Path) -> None:
+    """Somebody else has filled it, and removes what he had."""
+    on, place = tmp_path / "on", tmp_path / "place"
+    on.mkdir()
+    place.mkdir()
+    with small_disk(on, f"size={16 * MB}"), served(on, place):
+        (on / "others").write_bytes(bytes(15 * MB))
+        with pytest.raises(OSError, match="No space left"):
+            write_synced(place / "large", 4 * MB)
+        (place / "large").unlink()
+        (on / "others").unlink()
+        _await_free(place, NBYTES // 2)
+        data = os.urandom(8 * MB)
+        (place / "again").write_bytes(data)
+        assert (place / "again").read_bytes() == data
+        (place / "again").unlink()
 
 
 def write_synced(path: Path, nbytes: int) -> None:
@@ -310,6 +329,29 @@ def test_a_whiteout_is_refused_and_a_directory_keeps_its_group(here: Path) -> No
     (here / "folder").chmod(0o2770)
     os.chown(here / "folder", -1, 7)
     assert stat.S_IMODE((here / "folder").stat().st_mode) == 0o2770
+
+
+def test_a_directory_that_changes_while_it_is_listed_is_listed_once(here: Path) -> None:  # noqa: F811
+    """What was listed last is gone, and some of it was replaced, when somebody else lists it whole:
+    what stays comes once, and nothing is left out.
+    """
+    names = [f"{number:04}" for number in range(4000)]
+    for name in names:
+        (here / name).touch()
+    listing = os.scandir(here)
+    seen = [next(listing).name for _ in range(10)]
+    for name in names[500:2000]:
+        (here / name).unlink()
+    for name in names[:400]:
+        (here / "new").touch()
+        (here / "new").rename(here / name)
+    libc.renameat2(-100, os.fsencode(here / "0401"), -100, os.fsencode(here / "0403"), 2)
+    staying = names[:500] + names[2000:]
+    for _ in range(2):
+        assert sorted(os.listdir(here)) == staying
+    seen += [entry.name for entry in listing]
+    assert sorted(set(seen) - set(names[500:2000])) == staying
+    assert len(seen) == len(set(seen))
 
 
 def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811
