@@ -73,7 +73,7 @@ def test_an_area_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert made.is_there
     made.shut()
     assert not Room(str(made.path), 0, 1).is_open
-    assert made.remove()
+    assert made.remove() == []
     assert not made.is_there
     assert list(tmp_path.iterdir()) == []
 

@@ -131,8 +131,8 @@ impl Contents {
     }
 
     /// Have a file keep blocks that could be written: false where the directory beneath is full, loses
-    /// data, or fails while there is another one. Then they are not given to anybody again, nor are
-    /// others that would need room there.
+    /// data, or fails while there is another one. Then they are not given to anybody, nor are others
+    /// that would need room there, before it has some again.
     fn kept(
         &self,
         extents: &mut Extents,
@@ -150,6 +150,7 @@ impl Contents {
         self.has_failed.fetch_or(has_failed, Ordering::Relaxed);
         if is_full(errno) || image.has_lost() || has_failed {
             space.withdraw(image.range());
+            space.withdraw_run(run);
             return Ok(false);
         }
         space.give_back(run);
@@ -283,6 +284,18 @@ impl Contents {
             let is_hole = self.image_of(run.start).punch(run);
             self.space.lock().unwrap().give_back_punched(run, is_hole);
             self.returned.notify_all();
+        }
+    }
+
+    /// Give blocks again of images in whose directories there was no room, and is some by now. Of
+    /// one that has failed nothing is asked: it may take its time to fail again.
+    pub fn readmit(&self) {
+        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        for image in self.images.iter().filter(|image| !has_failed || self.is_last(image)) {
+            let withdrawn = self.space.lock().unwrap().withdrawn_in(image.range());
+            if withdrawn.is_some_and(|block| image.takes(block)) {
+                self.space.lock().unwrap().readmit(image.range());
+            }
         }
     }
 

@@ -34,8 +34,12 @@ impl Directory {
         self.by_name.get(name).map(|entry| entry.number)
     }
 
-    /// Call a file so.
+    /// Call a file so. A name that is there keeps its place: who lists it meanwhile sees it once.
     pub fn insert(&mut self, name: &OsStr, number: u64) {
+        if let Some(entry) = self.by_name.get_mut(name) {
+            entry.number = number;
+            return;
+        }
         let place = self.next_place;
         self.next_place += 1;
         self.by_place.insert(place, name.into());

@@ -92,6 +92,16 @@ impl Image {
         }
     }
 
+    /// Whether there is room beneath for a run: it is asked for, and given back.
+    pub fn takes(&self, run: Run) -> bool {
+        let has_room = fstatfs(&self.file).is_ok_and(|about| about.blocks_available() > 0);
+        let is_taken = !self.has_lost() && has_room && self.reserve(run).is_ok();
+        if is_taken {
+            self.punch(run);
+        }
+        is_taken
+    }
+
     /// Give the space of a run back to the directory beneath; what was there is zero. False where
     /// that cannot be done.
     pub fn punch(&self, run: Run) -> bool {

@@ -16,6 +16,8 @@ mod serving;
 mod space;
 
 use std::io;
+use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,10 +36,12 @@ use crate::image::Image;
 use crate::names::Names;
 use crate::serving::ScratchFs;
 
-/// Threads that take requests, any of which may wait for the directory beneath.
-const THREADS: usize = 8;
-/// How often holes are made of what no file has any more.
-const PUNCHING_PERIOD: Duration = Duration::from_secs(1);
+/// Threads that take requests, any of which may wait for the directory beneath: one for each
+/// processor, but no fewer and no more than these. What more of them do is to take turns.
+const FEWEST_THREADS: usize = 2;
+const MOST_THREADS: usize = 8;
+/// How often holes are made of what no file has any more, and room is looked for where was none.
+const TENDING_PERIOD: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let given: Vec<String> = std::env::args().skip(1).collect();
@@ -76,8 +80,20 @@ fn serve(mounting: &Mounting) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     begin(mounting, contents, signals, session.unmount_callable())
         .map_err(|error| error.to_string())?;
-    say_ready().map_err(|error| error.to_string())?;
     session.run().map_err(|error| error.to_string())
+}
+
+/// Say that all is made once the kernel has asked for the root, and knows it from then on.
+fn greet(mountpoint: &Path) {
+    if let Err(error) = std::fs::metadata(mountpoint).and_then(|_| say_ready()) {
+        eprintln!("{} does not answer: {error}", mountpoint.display());
+        std::process::exit(1);
+    }
+}
+
+fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(FEWEST_THREADS, NonZero::get);
+    processors.clamp(FEWEST_THREADS, MOST_THREADS)
 }
 
 /// The images, each behind the blocks of the one before, of which it is no neighbour.
@@ -94,17 +110,18 @@ fn images(mounting: &Mounting) -> Result<Vec<Image>, String> {
     Ok(images)
 }
 
+/// Nobody but the user is let in, so that the kernel need not check permissions on each step of a
+/// path (`default_permissions`): it would ask for attributes of directories that have changed.
 fn config(mounting: &Mounting) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(mounting.name.clone()),
         MountOption::Subtype("hyperslab".into()),
-        MountOption::DefaultPermissions,
         MountOption::NoSuid,
         MountOption::NoDev,
     ];
     config.acl = SessionACL::Owner;
-    config.n_threads = Some(THREADS);
+    config.n_threads = Some(threads());
     config
 }
 
@@ -124,10 +141,13 @@ fn begin(
             end_with_input(|| unmounter.lock().unwrap().unmount(), &mountpoint);
         })?;
     }
+    let mountpoint = mounting.mountpoint.clone();
+    spawn("greeting", move || greet(&mountpoint))?;
     spawn("holes", move || {
         loop {
+            contents.readmit();
             contents.punch();
-            std::thread::sleep(PUNCHING_PERIOD);
+            std::thread::sleep(TENDING_PERIOD);
         }
     })
 }

@@ -227,7 +227,6 @@ impl Names {
         if let Some(there) = replaced {
             self.require_replaceable(number, there, may_replace)?;
             let is_directory = self.node(there)?.directory.is_some();
-            self.directory_mut(to.0)?.remove(to.1);
             self.changed(to.0, -i32::from(is_directory));
             gone = self.lose_name(there);
         }
@@ -269,8 +268,6 @@ impl Names {
     pub fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> Result<(), Errno> {
         let first = self.entry(one.0, one.1)?;
         let second = self.entry(other.0, other.1)?;
-        self.directory_mut(one.0)?.remove(one.1);
-        self.directory_mut(other.0)?.remove(other.1);
         self.directory_mut(one.0)?.insert(one.1, second);
         self.directory_mut(other.0)?.insert(other.1, first);
         self.moved(first, one.0, other.0);
@@ -361,6 +358,18 @@ mod tests {
         make(&mut names, ROOT, "d", FileType::RegularFile);
         assert_eq!(listed(&names, ROOT, 0), [".", "..", "b", "c", "d"]);
         assert_eq!(listed(&names, ROOT, FIRST_PLACE + 1), ["c", "d"]);
+    }
+
+    #[test]
+    fn names_that_stay_keep_their_places() {
+        let mut names = names();
+        for name in ["a", "b", "c", "d"] {
+            make(&mut names, ROOT, name, FileType::RegularFile);
+        }
+        names.rename((ROOT, OsStr::new("d")), (ROOT, OsStr::new("a")), true).unwrap();
+        names.exchange((ROOT, OsStr::new("b")), (ROOT, OsStr::new("c"))).unwrap();
+        assert_eq!(listed(&names, ROOT, 0), [".", "..", "a", "b", "c"]);
+        assert_eq!(listed(&names, ROOT, FIRST_PLACE), ["b", "c"]);
     }
 
     #[test]

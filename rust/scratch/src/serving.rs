@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use fuser::{FileAttr, INodeNo, WriteFlags};
 use hyperslab_programs::starting::say_line;
 use nix::errno::Errno;
+use nix::unistd::{Gid, getegid, getgroups};
 
 use crate::attributes::drop_set_id;
 use crate::contents::Contents;
@@ -25,13 +26,16 @@ pub struct ScratchFs {
     names: Mutex<Names>,
     pub contents: Arc<Contents>,
     pub has_extended: bool,
+    /// Groups of the user, to which files may be given.
+    groups: Vec<u32>,
     is_lost: AtomicBool,
 }
 
 impl ScratchFs {
     /// An empty file system with room in these contents, with or without extended attributes.
     pub fn new(names: Names, contents: Arc<Contents>, has_extended: bool) -> Self {
-        Self { names: Mutex::new(names), contents, has_extended, is_lost: AtomicBool::new(false) }
+        let is_lost = AtomicBool::new(false);
+        Self { names: Mutex::new(names), contents, has_extended, groups: own_groups(), is_lost }
     }
 
     pub fn names(&self) -> MutexGuard<'_, Names> {
@@ -49,6 +53,24 @@ impl ScratchFs {
             // Nothing is written to end a file at its beginning.
             let _ = self.contents.cut(&mut extents, 0);
         }
+    }
+
+    /// Refuse to give a file to somebody else. Who is let in may do all else: what is here is one
+    /// user's, from whom permissions keep nothing.
+    pub fn require_giver(
+        &self,
+        giver: u32,
+        inode: &Inode,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<(), Errno> {
+        let now = inode.now();
+        let is_given_away = uid.is_some_and(|uid| uid != now.uid);
+        let is_of_others = gid.is_some_and(|gid| gid != now.gid && !self.groups.contains(&gid));
+        if giver != 0 && (is_given_away || is_of_others) {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
     }
 
     pub fn make(&self, parent: INodeNo, name: &OsStr, new: New) -> Result<FileAttr, Errno> {
@@ -137,6 +159,11 @@ impl ScratchFs {
         });
         done
     }
+}
+
+fn own_groups() -> Vec<u32> {
+    let more = getgroups().unwrap_or_default();
+    more.into_iter().chain([getegid()]).map(Gid::as_raw).collect()
 }
 
 /// Blocks of 512 bytes, as attributes count them.

@@ -53,11 +53,9 @@ impl Runs {
     }
 
     /// Take all that lies in a range; a run lies there if it begins there.
-    fn take_all(&mut self, range: Range<u64>) {
+    fn take_all(&mut self, range: Range<u64>) -> Vec<Run> {
         let starts: Vec<u64> = self.by_start.range(range).map(|(start, _)| *start).collect();
-        for start in starts {
-            self.take_at(start, u64::MAX);
-        }
+        starts.into_iter().filter_map(|start| self.take_at(start, u64::MAX)).collect()
     }
 }
 
@@ -79,6 +77,8 @@ pub struct Space {
     fresh: Runs,
     /// Blocks of which holes are being made: nobody has them, and nobody may write there yet.
     punched: u64,
+    /// Runs for which the directory beneath has had no room.
+    withdrawn: Runs,
 }
 
 impl Space {
@@ -127,7 +127,27 @@ impl Space {
 
     /// Give no blocks of a range any more that would take space in the directory beneath.
     pub fn withdraw(&mut self, range: Range<u64>) {
-        self.fresh.take_all(range);
+        for run in self.fresh.take_all(range) {
+            self.withdrawn.add(run);
+        }
+    }
+
+    /// Take back a run for which there was no room: what is withdrawn with it is for later.
+    pub fn withdraw_run(&mut self, run: Run) {
+        self.withdrawn.add(run);
+    }
+
+    /// A block of a range that was withdrawn.
+    pub fn withdrawn_in(&self, range: Range<u64>) -> Option<Run> {
+        let (start, _) = self.withdrawn.by_start.range(range).next()?;
+        Some(Run { start: *start, blocks: 1 })
+    }
+
+    /// Give the blocks of a range again that were withdrawn. Something may have been written there.
+    pub fn readmit(&mut self, range: Range<u64>) {
+        for run in self.withdrawn.take_all(range) {
+            self.used.add(run);
+        }
     }
 
     /// Take blocks of a run in a range of at least so many, of which a hole is to be made.
@@ -231,5 +251,19 @@ mod tests {
         assert_eq!(space.take(20, None), Some(Given { run: run(11, 5), is_zero: true }));
         assert_eq!(space.take(20, None), Some(Given { run: run(0, 4), is_zero: false }));
         assert_eq!(space.take(20, None), None);
+    }
+
+    #[test]
+    fn what_was_withdrawn_is_given_again() {
+        let mut space = space();
+        let failed = space.take(4, None).unwrap().run;
+        space.withdraw(0..10);
+        space.withdraw_run(failed);
+        assert_eq!(space.free(), 5);
+        assert_eq!(space.withdrawn_in(0..10), Some(run(0, 1)));
+        assert_eq!(space.withdrawn_in(11..20), None);
+        space.readmit(0..10);
+        assert_eq!(space.take(10, None), Some(Given { run: run(0, 10), is_zero: false }));
+        assert_eq!(space.withdrawn_in(0..10), None);
     }
 }

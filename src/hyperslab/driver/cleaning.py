@@ -22,6 +22,7 @@ from hyperslab.plan.task import Outcome
 from hyperslab.storage import replacement
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.renaming import remove
+from hyperslab.storage.trees import require_unmounted
 from hyperslab.storage.unfinished import LEFTOVER, leftovers
 
 
@@ -29,8 +30,10 @@ def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
     """Remove leftovers and records of all runs, and on request what they wrote; returns what is
     gone.
 
-    Raises DamagedRecord, before anything is removed, when what they wrote is not known.
+    Raises DamagedRecord, before anything is removed, when what they wrote is not known, and OSError
+    where something is mounted in their records.
     """
+    require_unmounted(directory.root)
     doomed = list(leftovers(directory.out, directory.files))
     if not outputs_too:
         replacement.require_ended(directory.out)

@@ -9,7 +9,6 @@ a block goes, by the room there is, so that a tier that is full or gone costs no
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,10 +20,12 @@ from hyperslab.driver.pace import Way
 from hyperslab.driver.sweeping import RECORD
 from hyperslab.errors import RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
+from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.staging import area
 from hyperslab.storage.staging.area import Area
 from hyperslab.storage.staging.room import Room, is_compared, keep_free
+from hyperslab.storage.trees import still_mounted
 from hyperslab.storage.turns import Turns
 from hyperslab.trace import is_of_staging
 
@@ -446,11 +447,11 @@ class Staging:
             self._prefetcher.stop()
         if self._flusher is not None:
             self._flusher.stop()
-        for made in self._areas.values():
-            made.shut()
-            made.remove()
+        left = [place for made in self._areas.values() for place in made.remove()]
         if not goes_on:
-            shutil.rmtree(self._folder / PRIVATE, ignore_errors=True)
+            left += remove_tree(self._folder / PRIVATE)
+        if left:
+            self._tell(still_mounted(left))
 
     def unkept(self) -> tuple[Unkept, ...]:
         """Files that are gone as others have their names, and differ from these."""

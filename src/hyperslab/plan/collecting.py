@@ -22,6 +22,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.machine.spawner import Ended
 from hyperslab.plan.failing import CommandFailed
 from hyperslab.storage import renaming
+from hyperslab.storage.mounts import mounted_within
 from hyperslab.storage.permitted import open_folders
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.trace import span
@@ -39,6 +40,7 @@ def collected(
     on. `mounted` is that of CommandTask. Raises CommandFailed for what is no file.
     """
     with span("write") as mark:
+        _require_unmounted(out)
         _open(out)
         found = []
         for top, folders, names in os.walk(out):
@@ -53,6 +55,19 @@ def collected(
                     renaming.synchronise(path)
                 mark.nbytes += found[-1].nbytes
     return tuple(found)
+
+
+def _require_unmounted(out: Path) -> None:
+    """Raise CommandFailed where something is mounted in the folder: files are to lie in it."""
+    for place in mounted_within(out):
+        name = os.path.relpath(place, os.path.realpath(out))
+        raise CommandFailed(
+            "Mounted",
+            f"it has left something mounted in {{out}}, at {name}: let it unmount that, and write"
+            " its results to {out}",
+            "",
+            permanent=True,
+        )
 
 
 def _open(out: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from hyperslab.plan.command import LOGS, Commands
 from hyperslab.plan.task import State
 from hyperslab.storage.permitted import open_folders
+from hyperslab.storage.trees import require_unmounted
 
 
 def keep_of_failed(
@@ -34,6 +35,7 @@ def keep_of_failed(
             if folder.exists():
                 with suppress(OSError):  # of somebody else: it may be moved all the same
                     open_folders(folder)
+                require_unmounted(folder)
                 shutil.move(folder, place / name)
     except (OSError, shutil.Error) as error:
         said = f"what it has left cannot be moved to {place}: {error}"

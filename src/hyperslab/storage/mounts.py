@@ -65,6 +65,15 @@ def _text(field: bytes) -> str:
     return os.fsdecode(re.sub(_ESCAPED, lambda code: bytes([int(code[1], 8)]), field))
 
 
+def mounted_within(folder: Path, root: Path = ROOT) -> list[Path]:
+    """Places in a folder at which something is mounted, itself among them, without links but for
+    the folder's own name.
+    """
+    top = Path(os.path.realpath(folder.parent), folder.name)
+    places = [Path(mount.mount_point) for mount in mounts(root)]
+    return [place for place in places if place.is_relative_to(top)]
+
+
 def mount_of(path: Path, table: Iterable[Mount]) -> Mount | None:
     """The mount that a path without links is on, found as the kernel walks there: what is mounted
     below another mount, or on top of it, counts only where the walk passes.

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from hyperslab.storage import unfinished
 from hyperslab.storage.mounts import file_system, is_fuse
+from hyperslab.storage.trees import require_unmounted
 
 _AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
 """Arguments of renameat2(2): paths are relative to the working directory; the new name is free; the
@@ -114,8 +115,11 @@ def synchronise_tree(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or directory, if it is there."""
+    """Remove a file or directory, if it is there. Raises OSError, also where something is mounted
+    in it.
+    """
     if path.is_dir() and not path.is_symlink():
+        require_unmounted(path)
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

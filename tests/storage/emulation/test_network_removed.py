@@ -48,7 +48,7 @@ def test_nothing_of_a_probe_or_a_run_is_left_on_a_network(in_memory: Path) -> No
     try:
         probe(place, look(place), BRIEF, lambda done, total: None)
         assert list(place.iterdir()) == []
-        assert area.create(place).remove()
+        assert area.create(place).remove() == []
         left = area.create(place)
         os.close(left.lock)
         assert area.sweep(place) == [left.path]

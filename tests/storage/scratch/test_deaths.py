@@ -251,15 +251,30 @@ def test_what_cannot_be_removed_keeps_nobody_from_going_on(storage: Path) -> Non
     inside = Path(scratch.folder, "inside")
     inside.mkdir()
     with small_disk(inside, "size=1m"):
+        (inside / "kept").touch()
         registry.record(replace(scratch, owner=2**22, owner_started=1))
         assert f"scratch remove {scratch.name}' says more" in succeed("scratch", "list")
         refused = call("scratch", "remove", scratch.name)
         assert refused.code == 1
-        assert f"{scratch.folder} remains (Device or resource busy: " in refused.err
+        assert f"{scratch.folder} remains: something is mounted at {inside}, " in refused.err
+        assert os.listdir(inside) == ["kept"]
         removing.remove(made(storage))
         assert [one.name for one in registry.recorded()] == [scratch.name]
     assert succeed("scratch", "remove", scratch.name) == f"removed {scratch.name}\n"
     assert is_gone(scratch, storage)
+
+
+@needs_root
+def test_what_is_mounted_over_scratch_is_not_unmounted_in_its_place(storage: Path) -> None:
+    for way in ("directory", "fuse"):
+        scratch = made(storage, way=way)
+        with small_disk(Path(scratch.folder), "size=1m"):
+            Path(scratch.folder, "kept").touch()
+            with pytest.raises(removing.ScratchLeft, match="something is mounted at"):
+                removing.remove(scratch, by_force=True)
+            assert os.listdir(scratch.folder) == ["kept"]
+        removing.remove(scratch, by_force=True)
+        assert is_gone(scratch, storage)
 
 
 def test_a_program_that_does_not_end_is_not_waited_for(
@@ -310,6 +325,28 @@ def test_an_image_that_was_never_mounted_is_swept(storage: Path) -> None:
     with registry.locked():
         assert [one.name for one in removing.sweep()] == [left.name]
     assert is_gone(left, storage)
+
+
+def test_an_image_that_still_had_a_name_is_swept(storage: Path, tmp_path: Path) -> None:
+    """Where a storage makes no file without a name, its program gives it one for a moment; it was
+    stopped there, and killed.
+    """
+    if shutil.which("strace") is None:
+        pytest.skip("there is no strace here")
+    dead = Scratch("0123abcd", "fuse", str(storage), 1 << 20, str(registry.folder() / "0123abcd"))
+    dead = replace(dead, fallback=str(tmp_path), fallback_nbytes=1 << 20)
+    registry.record(replace(dead, owner=2**22, owner_started=1))
+    name = ".hyperslab-scratch-0123abcd"
+    words = ["strace", f"--trace-path={storage}", f"--trace-path={storage / name}"]
+    words += ["--inject=openat:error=EOPNOTSUPP:when=1"]
+    words += ["--inject=unlink,unlinkat:error=EIO:signal=SIGKILL"]
+    told = subprocess.run([*words, *program.command(dead)], capture_output=True, check=False)
+    assert os.listdir(storage) == [name], told.stderr
+    (tmp_path / name).touch()
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [dead.name]
+    assert is_gone(dead, storage)
+    assert os.listdir(tmp_path) == []
 
 
 KILLED = {

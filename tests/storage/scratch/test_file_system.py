@@ -7,7 +7,8 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +41,7 @@ from tests.storage.emulation.test_file_system import (  # noqa: F401
     test_what_is_past_the_page_cache_is_the_same,
     test_writers_at_once_do_not_disturb_each_other,
 )
-from tests.storage.scratch.stage import needs_root, require_program
+from tests.storage.scratch.stage import hyperslab, needs_root, require_program, small_disk
 from tests.system.faults.command import await_that
 
 NBYTES = 32 * MB
@@ -135,6 +136,25 @@ def test_a_full_image_is_said_and_what_was_written_stays(alone: Path) -> None:
     assert (alone / "again").read_bytes() == kept
 
 
+@needs_root
+def test_a_storage_that_was_full_is_written_again(tmp_path: Path) -> None:
+    """Somebody else has filled it, and removes what he had."""
+    on, place = tmp_path / "on", tmp_path / "place"
+    on.mkdir()
+    place.mkdir()
+    with small_disk(on, f"size={16 * MB}"), served(on, place):
+        (on / "others").write_bytes(bytes(15 * MB))
+        with pytest.raises(OSError, match="No space left"):
+            write_synced(place / "large", 4 * MB)
+        (place / "large").unlink()
+        (on / "others").unlink()
+        _await_free(place, NBYTES // 2)
+        data = os.urandom(8 * MB)
+        (place / "again").write_bytes(data)
+        assert (place / "again").read_bytes() == data
+        (place / "again").unlink()
+
+
 def write_synced(path: Path, nbytes: int) -> None:
     with path.open("wb") as file:
         for _ in range(nbytes // MB):
@@ -189,6 +209,51 @@ def test_what_is_known_is_asked_for_once(tmp_path: Path) -> None:
         look(place)
         assert known - before > FILES
         assert reads_of(pid) - known < FILES // 4
+
+
+def test_a_directory_that_has_changed_is_not_asked_about(tmp_path: Path) -> None:
+    """A file is looked up and made, and then removed: no permission is asked for in between."""
+    on, place = tmp_path / "on", tmp_path / "place"
+    on.mkdir()
+    place.mkdir()
+    with served(on, place) as pid:
+        before = reads_of(pid)
+        for number in range(FILES):
+            os.close(os.open(place / str(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        assert reads_of(pid) - before < 2 * FILES + FILES // 4
+
+
+@needs_root
+def test_a_user_is_kept_from_nothing_but_to_give_files_away(
+    storage: Path, nobody: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """As nobody else is let in, permissions are kept and shown, but keep nobody out."""
+    require_program()
+    code = """
+import os, sys
+path = sys.argv[1] + "/a"
+os.mkdir(path, 0o500)
+open(path + "/b", "w").close()
+os.chmod(path + "/b", 0o400)
+open(path + "/b", "a").write("more")
+assert os.stat(path + "/b").st_mode & 0o777 == 0o400
+for owner in ((0, -1), (-1, 0)):
+    try:
+        os.chown(path + "/b", *owner)
+    except PermissionError:
+        continue
+    sys.exit(f"given to {owner}")
+os.chown(path + "/b", os.getuid(), os.getgid())
+try:
+    os.execv(path + "/b", ["b"])
+except PermissionError:
+    print(open(path + "/b").read())
+"""
+    inside = [sys.executable, "-c", f"import os, sys; sys.argv[1:] = [os.environ['TMPDIR']]{code}"]
+    words = hyperslab("scratch", "exec", "--on", storage, "--way", "fuse", "--", *inside)
+    with nobody(words) as running:
+        said, complaints = running.communicate()
+    assert said == "more\n", complaints
 
 
 FILES = 100
@@ -264,6 +329,29 @@ def test_a_whiteout_is_refused_and_a_directory_keeps_its_group(here: Path) -> No
     (here / "folder").chmod(0o2770)
     os.chown(here / "folder", -1, 7)
     assert stat.S_IMODE((here / "folder").stat().st_mode) == 0o2770
+
+
+def test_a_directory_that_changes_while_it_is_listed_is_listed_once(here: Path) -> None:  # noqa: F811
+    """What was listed last is gone, and some of it was replaced, when somebody else lists it whole:
+    what stays comes once, and nothing is left out.
+    """
+    names = [f"{number:04}" for number in range(4000)]
+    for name in names:
+        (here / name).touch()
+    listing = os.scandir(here)
+    seen = [next(listing).name for _ in range(10)]
+    for name in names[500:2000]:
+        (here / name).unlink()
+    for name in names[:400]:
+        (here / "new").touch()
+        (here / "new").rename(here / name)
+    libc.renameat2(-100, os.fsencode(here / "0401"), -100, os.fsencode(here / "0403"), 2)
+    staying = names[:500] + names[2000:]
+    for _ in range(2):
+        assert sorted(os.listdir(here)) == staying
+    seen += [entry.name for entry in listing]
+    assert sorted(set(seen) - set(names[500:2000])) == staying
+    assert len(seen) == len(set(seen))
 
 
 def test_archives_and_repositories_are_at_home(here: Path) -> None:  # noqa: F811

@@ -14,14 +14,17 @@ from hyperslab.errors import HyperslabError
 from hyperslab.storage.emulation.program import unmount
 from hyperslab.storage.mounts import mounts
 from hyperslab.storage.scratch import program, registry
-from hyperslab.storage.scratch.registry import FUSE, FUSE2FS, NAMESPACE, Scratch, plain_name
+from hyperslab.storage.scratch.registry import FUSE, FUSE2FS, LOOP, NAMESPACE, Scratch, plain_name
 from hyperslab.storage.scratch.ways import MEMORY
+from hyperslab.storage.trees import remove_around, still_mounted
 
 _END_S = 5.0
 "Time that a program has to end once it is told to; that all have which are swept at once."
 _LEAST_END_S = 0.1
 "Time that each of these has, however long others have taken."
 _POLL_S = 0.01
+_LOOP_DEVICE = "/dev/loop"
+"How sources of mounts begin that are loop devices."
 
 
 class ScratchInUse(HyperslabError):
@@ -104,7 +107,22 @@ def _unmount(scratch: Scratch, lazily: bool) -> None:
 
 
 def _is_mounted(scratch: Scratch) -> bool:
-    return any(mount.mount_point == scratch.folder for mount in mounts())
+    """Whether scratch is mounted. Raises ScratchLeft where somebody has mounted something over it,
+    which would be unmounted in its place.
+    """
+    sources = [mount.source for mount in mounts() if mount.mount_point == scratch.folder]
+    if sources and not _is_of(scratch, sources[-1]):
+        raise ScratchLeft(f"{scratch.folder} remains: {still_mounted([Path(scratch.folder)])}")
+    return bool(sources)
+
+
+def _is_of(scratch: Scratch, source: str) -> bool:
+    """Whether the source of a mount is what scratch is made of: its name, a loop device, or the
+    image that fuse2fs has been given.
+    """
+    if scratch.way == LOOP:
+        return source.startswith(_LOOP_DEVICE)
+    return source in (scratch.source, str(Path(scratch.on, plain_name(scratch.name))))
 
 
 def _end(scratch: Scratch, by_force: bool, within_s: float) -> None:
@@ -143,10 +161,12 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
 
 
 def _discard(place: Path) -> None:
-    """Remove a directory, or an image that nobody has mounted. Raises ScratchLeft."""
-    if os.path.ismount(place):  # under a name that is not that of the record
-        return
-    shutil.rmtree(place, ignore_errors=True)  # as much as can be; a file stays
+    """Remove a directory, or an image that nobody has mounted, but for what is mounted there.
+    Raises ScratchLeft.
+    """
+    mounted = remove_around(place)  # as much as can be; a file stays
+    if mounted:
+        raise ScratchLeft(f"{place} remains: {still_mounted(mounted)}")
     try:
         if os.path.isdir(place):
             shutil.rmtree(place)
@@ -160,6 +180,10 @@ def _discard(place: Path) -> None:
 
 
 def _places(scratch: Scratch) -> list[Path]:
-    """Directories and images that may be there, however far its making came."""
+    """Directories and images that may be there, however far its making came. Where a storage has no
+    files without a name, the program has given its own one for a moment.
+    """
     name = plain_name(scratch.name)
-    return [registry.folder() / scratch.name, Path(scratch.on) / name, MEMORY / name]
+    storages = [Path(place) for place in (scratch.on, scratch.fallback) if place]
+    named = [place / f".{scratch.source}" for place in storages]
+    return [registry.folder() / scratch.name, Path(scratch.on) / name, MEMORY / name, *named]

@@ -18,13 +18,13 @@ import json
 import os
 import re
 import secrets
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.errors import UsageError
 from hyperslab.machine.host import boot_id
+from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.tiers.file_systems import network_file_system
 
 LOCK, INPUTS, OUTPUTS, OPEN, TRIAL = "lock", "in", "out", "open", "trial"
@@ -76,14 +76,13 @@ class Area:
 
     def end_trial(self) -> None:
         """Let blocks be added as far as there is room."""
-        shutil.rmtree(self.path / TRIAL, ignore_errors=True)
+        remove_tree(self.path / TRIAL)
 
-    def remove(self) -> bool:
-        """Remove all of it and let go of the lock; whether nothing is left, as far as can be
-        seen.
+    def remove(self) -> list[Path]:
+        """Remove all of it but for what is mounted there, and let go of the lock. Returns where
+        something is mounted.
         """
-        _remove(self.path, self.lock)
-        return not os.path.exists(self.path)
+        return _remove(self.path, self.lock)
 
 
 def refusal(area: str | os.PathLike[str]) -> str:
@@ -219,15 +218,16 @@ def let_go(fd: int) -> None:
         os.close(fd)
 
 
-def _remove(path: Path, lock: int | None) -> None:
+def _remove(path: Path, lock: int | None) -> list[Path]:
     """Remove a directory with all that somebody may still be adding, the lock last: NFS and sshfs
-    keep a file that is open under another name in it.
+    keep a file that is open under another name in it. Returns where something is mounted.
     """
-    for name in (OPEN, INPUTS, OUTPUTS):
-        shutil.rmtree(path / name, ignore_errors=True)
     with suppress(OSError):
         (path / OPEN).unlink()
-    shutil.rmtree(path, ignore_errors=True)
+    for name in (INPUTS, OUTPUTS):
+        remove_tree(path / name)
+    mounted = remove_tree(path)
     if lock is not None:
         let_go(lock)
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
+    return mounted
