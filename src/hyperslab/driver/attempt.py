@@ -21,8 +21,10 @@ from hyperslab.plan.steps import call
 
 FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."
-_MORE = 3
-"What the second sample has more."
+_MORE = (3, 5, 2, 7, 1, 4, 6, 8)
+"""What the second sample has more along each of them: another number each, so that no axis is taken
+for one that has lost a halo, a border or half of its elements.
+"""
 _HOPELESS = (NameError, ImportError, SyntaxError)
 "What a function raises whatever its block is: no other sample is tried."
 
@@ -86,7 +88,7 @@ def extents_of(shape: Sequence[int], whole: Collection[int], shorter: Pair = (0,
     along, less = shorter
     extents = []
     for axis, extent in enumerate(shape):
-        pair = (FIRST[axis], FIRST[axis] + _MORE)
+        pair = (FIRST[axis], FIRST[axis] + _MORE[axis])
         if axis in whole:
             pair = (extent, extent)
         if axis == along:

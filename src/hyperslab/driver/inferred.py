@@ -34,7 +34,7 @@ def promises_of(
     first, second = returned
     if list(first) != list(second):
         return None
-    extents = _pairs(blocks)
+    extents = pairs_of(blocks)
     inner = _without(extents, halo)
     promises = []
     for name, array in first.items():
@@ -49,7 +49,8 @@ def promises_of(
             return None
         if _resizes_space(axes, len(extents), space, are_named):
             return None
-        if any(_mistakes(axes, extents, halo, one) for one in unlike.get(name, ())):
+        others = [one for one in unlike.get(name, ()) if len(one.given) == len(extents)]
+        if any(_is_mistaken(axes, extents, halo, one) for one in others):
             return None
         promises.append(_promise(name, array, blocks[0], axes))
     return tuple(promises) or None
@@ -66,7 +67,7 @@ def unlike_of(
     those that hold no numbers; by their names.
     """
     first, second = returned
-    given = _pairs(blocks)
+    given = pairs_of(blocks)
     found = {}
     for name in set(first).intersection(second):
         both = (first[name], second[name])
@@ -74,7 +75,7 @@ def unlike_of(
         made: tuple[Pair, ...] = ()
         axes = None
         if both[0].ndim == both[1].ndim:
-            made = _pairs(both)
+            made = pairs_of(both)
             axes = matched(made, given) or matched(made, _without(given, halo))
         is_told = axes is not None and not _resizes_space(axes, len(given), space, are_named)
         if is_number and is_told:
@@ -83,7 +84,7 @@ def unlike_of(
     return found
 
 
-def _pairs(arrays: Sequence[Array]) -> tuple[Pair, ...]:
+def pairs_of(arrays: Sequence[Array]) -> tuple[Pair, ...]:
     """Extents of the axes of two arrays."""
     return tuple(zip(arrays[0].shape, arrays[1].shape, strict=True))
 
@@ -93,20 +94,33 @@ def _without(extents: Sequence[Pair], halo: Sequence[int]) -> tuple[Pair, ...]:
     return tuple((a - 2 * h, b - 2 * h) for (a, b), h in zip(extents, halo, strict=True))
 
 
-def _mistakes(axes: Axes, extents: Sequence[Pair], halo: Sequence[int], unlike: Unlike) -> bool:
+def _is_mistaken(axes: Axes, extents: Sequence[Pair], halo: Sequence[int], unlike: Unlike) -> bool:
     """Whether any of these axes, found among others of the same extents, is not where it was in an
-    array whose axes could be told apart.
+    array of other samples; or, of extents of its own, has been taken for another axis.
     """
-    if not unlike.tells_axes_apart or len(unlike.given) != len(extents):
-        return False
     inner = _without(unlike.given, halo)
+    known = {*unlike.given, *inner}
     for position, axis in enumerate(axes.kept):
-        if axis is None or list(extents).count(extents[axis]) == 1:
-            continue
         made = unlike.made[position : position + 1]
-        if made not in ((unlike.given[axis],), (inner[axis],)):
+        if axis is None or not made or made[0] in (unlike.given[axis], inner[axis]):
+            continue
+        is_fixed = made[0][0] == made[0][1]
+        is_alike = list(extents).count(extents[axis]) > 1
+        if unlike.tells_axes_apart and is_alike and not is_fixed:
+            return True
+        others = (*unlike.made[:position], *unlike.made[position + 1 :])
+        is_another = not is_fixed and made[0] in known
+        is_elsewhere = unlike.given[axis] in others or inner[axis] in others
+        is_resized_elsewhere = any(a != b and (a, b) not in known for a, b in others)
+        if is_another or is_elsewhere or (is_fixed and is_resized_elsewhere):
             return True
     return False
+
+
+def is_contradicted(promise: Promise, unlike: Unlike) -> bool:
+    """Whether a promise has taken one axis for another, as what was made of other samples shows."""
+    ndim = len(unlike.given)
+    return _is_mistaken(promise.axes(ndim), unlike.given, (0,) * ndim, unlike)
 
 
 def resized_axes(

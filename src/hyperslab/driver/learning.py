@@ -41,9 +41,10 @@ from hyperslab.driver.inferred import (
 )
 from hyperslab.driver.lengths import distinct, resizes, some_of, with_lengths
 from hyperslab.driver.lesson import Lesson, is_open
+from hyperslab.driver.longer import Misfits, is_mistaken, misfits, resized_wholes
 from hyperslab.driver.sample import SPACE, Sample, dtypes_of, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
-from hyperslab.driver.unlike import NUMBERS, Resized, Unexplained, unexplained
+from hyperslab.driver.unlike import NUMBERS, Resized, Unexplained, halved, indistinct, unexplained
 from hyperslab.engines.environment import volunteer
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import taken_of
@@ -142,7 +143,7 @@ def _answers(
     """
     attempt = Attempt()
     first, *others = dtypes
-    for one in _attempts(pipeline, first, shapes[0], whole, seen.ordered):
+    for one in _attempts(pipeline, first, shapes, whole, seen.ordered):
         attempt = one
         if one.is_last and _depends_on_length(pipeline, one, shapes, whole):
             attempt = replace(one, has_lengths_left=True, is_last=False)
@@ -261,6 +262,7 @@ def _heard(pipe: Connection, began: float, tell: Callable[[], None]) -> tuple[li
     """What comes through a pipe until it is closed, or for too long, and whether it was that."""
     answers: list[Any] = []
     end = began + LIMIT_S
+    is_bounded = False
     silent_until = began + _TOLD_S
     while (now := time.monotonic()) < end:
         if now >= silent_until:
@@ -273,7 +275,8 @@ def _heard(pipe: Connection, began: float, tell: Callable[[], None]) -> tuple[li
         except (EOFError, OSError):
             return answers, False
         answers.append(answer)
-        if isinstance(answer, Attempt) and answer.is_last:
+        if isinstance(answer, Attempt) and answer.is_last and not is_bounded:
+            is_bounded = True
             took = time.monotonic() - began
             end = began + took + min(max(took, _LEAST_S), _MOST_S)
     return answers, True
@@ -308,20 +311,21 @@ def _answer(pipe: Connection, ask: Callable[[], Iterator[Any]]) -> NoReturn:
 def _attempts(
     pipeline: Pipeline,
     dtypes: Sequence[DType],
-    shape: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
     whole: set[int],
     seen: Mapping[str, Array],
 ) -> Iterator[Attempt]:
     """What the steps return, of as many as anything was learned of so far. Where something is
     missing, the error is that of the samples that are most like the array.
     """
+    shape = shapes[0]
     best = Attempt(whole=frozenset(whole))
     of_best: Mapping[str, Array] = {}
     failed = Attempt()
     resized = Resized()
     unlike = Unexplained()
-    if len({shape[axis] for axis in whole}) < len(whole):
-        # axes of one length are not told apart where they are whole
+    if whole:
+        # axes that are whole are told apart from others of their length, old or new, by no extents
         unlike.add(tried(pipeline, dtypes, extents_of(shape, ()), {}, unlike).unlike)
     samples = list(itertools.product(kinds_of(seen), _choices(pipeline.source.ndim, whole)))
     for left, (values, axes) in zip(reversed(range(len(samples))), samples, strict=True):
@@ -333,14 +337,89 @@ def _attempts(
         if len(attempt.promises) > len(best.promises):
             best = replace(attempt, whole=frozenset(axes))
             of_best = values
-        is_last = not left or len(best.promises) == len(pipeline.steps) or attempt.is_hopeless
+        is_complete = len(best.promises) == len(pipeline.steps)
+        is_last = not left or is_complete or attempt.is_hopeless
         if is_last and _has_new_lengths(best):
-            resized.add(_resized_wholes(pipeline, dtypes, shape, best.whole, of_best))
+            resized.add(resized_wholes(pipeline, best, dtypes, shape, of_best))
         known = [with_continued(made, n, resized) for n, made in enumerate(best.promises)]
-        odd = unexplained(pipeline, len(known), unlike)
-        yield replace(failed, promises=known, whole=best.whole, odd=odd, is_last=is_last)
+        odd = unexplained(pipeline, len(known), unlike, shape)
+        last = replace(failed, promises=known, whole=best.whole, odd=odd, is_last=is_last)
+        if odd and is_last and any(pipeline.halo):
+            last = _without_halo(pipeline, dtypes, shapes, whole, seen, last)
+        yield last
         if is_last:
+            break
+    if len(best.promises) == len(pipeline.steps):
+        yield from _confirmed(pipeline, best, dtypes, shapes, of_best, unlike, resized)
+
+
+def _without_halo(
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    shapes: Sequence[tuple[int, ...]],
+    whole: set[int],
+    seen: Mapping[str, Array],
+    attempt: Attempt,
+) -> Attempt:
+    """An attempt that has shown what is odd, as it is where steps get no halo: they have none along
+    axes that they drop.
+    """
+    steps = tuple(replace(step, halo=()) for step in pipeline.steps)
+    *_, bare = _attempts(pipeline.altered(steps=steps), dtypes, shapes, whole, seen)
+    dropped = {axis for promise in itertools.chain(*bare.promises) for axis in promise.drop_axis}
+    if len(bare.promises) == len(steps):
+        if any(pipeline.halo[axis] for axis in dropped):
+            return bare
+        return replace(attempt, odd=halved(steps))
+    return replace(attempt, odd=bare.odd or attempt.odd)
+
+
+def _confirmed(
+    pipeline: Pipeline,
+    attempt: Attempt,
+    dtypes: Sequence[DType],
+    shapes: Sequence[tuple[int, ...]],
+    seen: Mapping[str, Array],
+    unlike: Unexplained,
+    resized: Resized,
+) -> Iterator[Attempt]:
+    """An attempt that replaces a complete one, whose promises do not hold for samples as long as
+    the arrays: with those axes whole along which they did not, or, where that is `unlike` what can
+    be learned, without promises. None where they hold.
+    """
+    best = attempt
+    while found := _misfits(pipeline, best, dtypes, shapes, seen):
+        unlike.add(found.unlike)
+        whole = best.whole | found.axes
+        again = tried(pipeline, dtypes, extents_of(shapes[0], whole), seen, unlike)
+        if len(again.promises) < len(best.promises):
+            unlike.add(again.unlike)
+            known = best.promises[: min(number for number, _ in unlike)]
+            odd = unexplained(pipeline, len(known), unlike, shapes[0])
+            yield replace(best, promises=known, odd=odd, is_last=True)
             return
+        best = replace(again, whole=whole)
+    if is_mistaken(pipeline, best, dtypes, shapes[0], seen):
+        said = indistinct(pipeline.steps)
+        yield replace(best, promises=[], error=said, is_refused=True, is_last=True)
+    elif best is not attempt:
+        resized.add(resized_wholes(pipeline, best, dtypes, shapes[0], seen))
+        known = [with_continued(made, n, resized) for n, made in enumerate(best.promises)]
+        yield replace(best, promises=known, is_last=True)
+
+
+def _misfits(
+    pipeline: Pipeline,
+    attempt: Attempt,
+    dtypes: Sequence[DType],
+    shapes: Sequence[tuple[int, ...]],
+    seen: Mapping[str, Array],
+) -> Misfits | None:
+    """What steps return for samples as long as the arrays that an attempt does not promise."""
+    pairs = zip(pipeline.steps, attempt.promises, strict=True)
+    steps = [_told(step, promises) for step, promises in pairs]
+    found = misfits(pipeline, steps, dtypes, shapes, attempt, seen)
+    return found if found.axes else None
 
 
 def _of_all(
@@ -392,27 +471,6 @@ def _of_lengths(
     except UsageError as error:
         return replace(ended, promises=[], error=str(error), is_refused=True)
     return replace(ended, promises=promises)
-
-
-def _resized_wholes(
-    pipeline: Pipeline,
-    dtypes: Sequence[DType],
-    shape: Sequence[int],
-    whole: Collection[int],
-    seen: Mapping[str, Array],
-) -> Resized:
-    """Axes of whole samples that arrays have longer or shorter, by as much in one that is an
-    element shorter, and in one that is two: of every second element, one of these has as many as
-    the next longer one.
-    """
-    found = Resized()
-    for axis in (axis for axis in sorted(whole) if shape[axis] > 2):
-        shorter = [extents_of(shape, whole, (axis, less)) for less in (1, 2)]
-        one, two = (
-            tried(pipeline, dtypes, extents, seen, Unexplained()).resized for extents in shorter
-        )
-        found.add({array: axes & two.get(array, set()) for array, axes in one.items()})
-    return found
 
 
 def _has_new_lengths(attempt: Attempt) -> bool:

@@ -22,6 +22,7 @@ from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.grown import made_of, require_as_before
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
@@ -107,6 +108,7 @@ def inherit(
     counted: list[tuple[Path, dict[str, Any]]] = []
     for folder, kept in directory.plans():
         if has_results := _has_results(folder):
+            require_as_before(directory, kept, now)
             _require_same_job(directory, kept, now, plan)
             if not accept_changed_function:
                 _require_same_code(directory, kept, plan)
@@ -243,6 +245,7 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
             "kept": index in kept,
             "broken": any(source.broken for source, _ in members),
             "states": [_state(source) for source, _ in members],
+            "made": made_of(plan, index),
         }
 
 

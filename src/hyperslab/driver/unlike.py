@@ -69,14 +69,32 @@ class Resized(dict[tuple[int, str], set[int]]):
             self[array] = self.get(array, set()) | axes
 
 
-def unexplained(pipeline: Pipeline, number: int, unlike: Unexplained) -> str:
+def indistinct(steps: Sequence[Step]) -> str:
+    """Sentence that axes of what steps return are taken for each other."""
+    names = " and ".join(step.ref.name for step in steps)
+    return (
+        f"{names}: axes of one length cannot be told apart in what it returns: say which axes it"
+        " drops and which are new (--drop-axis, --new-axis)"
+    )
+
+
+def halved(steps: Sequence[Step]) -> str:
+    """Sentence that steps return what is unlike their block only where this has a halo."""
+    names = " and ".join(step.ref.name for step in steps)
+    return (
+        f"{names} returned neither the whole block nor the block without its halo: return either,"
+        " or leave out --halo"
+    )
+
+
+def unexplained(pipeline: Pipeline, number: int, unlike: Unexplained, shape: Sequence[int]) -> str:
     """Sentence that a step, by its number, has returned what is unlike its block, and how that is
-    declared; '' where it has not, or where that was said.
+    declared for an array of a shape; '' where it has not, or where that was said.
     """
     found = unlike.of_step(number)
     if not found:
         return ""
-    full = None if number else pipeline.source.wholes[0].shape
+    full = None if number else shape
     return _sentence(pipeline.steps[number], found, full)
 
 
