@@ -8,16 +8,18 @@ Glatard, A performance comparison of Dask and Apache Spark for data-intensive ne
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.gantts import trace_of
 from hyperslab.apps.experiment.intervals import ratio_of
+from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.setting import READ_BEFORE
 from hyperslab.apps.experiment.shown import is_apart, show_interval
 from hyperslab.apps.experiment.significance import differs_p, holm, is_told
@@ -25,6 +27,8 @@ from hyperslab.report.levels import barriers_ns, levels_of
 from hyperslab.report.summary import lanes, own_pieces, window
 from hyperslab.trace import NO_TASK, Span, Trace
 
+PHASES = "phases.json"
+"File that holds the phases of a trial whose trace is not kept."
 READS = ("open", "read")
 TURNS = ("stagger", "readers_per_device")
 "Factors by which slots wait before they read; 0: they do not."
@@ -60,6 +64,12 @@ class Phases:
     "Bytes that functions wrote themselves, while they computed."
     waits: Waits | None = None
     "Where slots had nothing to do; None where no task waits for all others."
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Read back what `asdict` made, also after a way through JSON text."""
+        waits = record["waits"] and Waits(*record["waits"])
+        return cls(**{**record, "waits": waits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +161,24 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values)
 
 
+def recorded_phases(directory: ExperimentDirectory, attempt: Attempt) -> Phases | None:
+    """The phases of a trial, from its trace or as they were kept; None where neither is there."""
+    trace = trace_of(directory, attempt)
+    if trace is not None:
+        return phases_of(trace, attempt.replicate)
+    path = directory.trial(attempt.number, attempt.attempt) / PHASES
+    if not path.is_file():
+        return None
+    return Phases.from_json(json.loads(path.read_bytes()))
+
+
 def cell_phases(
     directory: ExperimentDirectory, results: Sequence[CellResult]
 ) -> Iterator[CellPhases]:
     """The phases of every cell that has traces."""
     for result in results:
-        traces = [(trace_of(directory, one), one.replicate) for one in result.done]
-        trials = [phases_of(trace, number) for trace, number in traces if trace is not None]
+        known = [recorded_phases(directory, one) for one in result.done]
+        trials = [phases for phases in known if phases is not None]
         if trials:
             yield CellPhases(result, trials)
 
