@@ -36,7 +36,7 @@ LEAVE_LIMIT_S = 20.0
 POLL_S = 0.02
 BEGINNING = ("lock", "trial.lock", "experiment.json.part")
 "Files of a runner that has died before it said what was asked for."
-ORDERED = ("vary", "grid")
+ORDERED = ("vary", "grid", "vary_at")
 "Tables of a spec whose order counts."
 _REMEDY = "what was asked for is lost; remove the directory and begin again"
 
@@ -238,8 +238,8 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 def _other_order(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Tables whose factors come in another order, from which that of the trials follows."""
     for table in ORDERED:
-        names = list(now[table])
-        earlier = list(before[table])
+        names = list(now.get(table, ()))
+        earlier = list(before.get(table, ()))
         if names != earlier and set(names) == set(earlier):
             yield f"the order of {table}: {', '.join(names)}, was {', '.join(earlier)}"
 
