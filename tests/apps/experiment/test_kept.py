@@ -116,6 +116,7 @@ def test_what_is_kept_names_nobody(ended: Experiment, tmp_path: Path) -> None:
         (gzip.compress(b'{"kind": "head", "version": 99}\n'), "another version"),
         (gzip.compress(b"a" * 99)[:-9], "not whole"),
     ],
+    ids=["no-gzip", "no-records", "later", "cut"],
 )
 def test_what_keeps_no_records_is_refused(data: bytes, told: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl.gz"

@@ -111,7 +111,15 @@ class ExperimentDirectory:
                 f"{self.root} is not empty ({others[0]}): choose another directory with --out"
             )
         asked = {"version": VERSION, "name": loaded.name, "asked": loaded.identity()}
-        self._save(asked, loaded.spec.replicates)
+        left_out = {name: list(levels) for name, levels in loaded.left_out.items()}
+        self._save({**asked, "left_out": left_out}, loaded.spec.replicates)
+
+    def left_out(self) -> dict[str, list[Any]] | None:
+        """Levels that the spec had and its scale had not when the experiment began; None of one of
+        an earlier version. Raises DamagedRecord.
+        """
+        left_out: dict[str, list[Any]] | None = self._begun().get("left_out")
+        return left_out
 
     def extend(self, loaded: Loaded) -> None:
         """Say that there are more replicates now, where there are."""

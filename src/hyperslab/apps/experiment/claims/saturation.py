@@ -96,7 +96,7 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
 
 
 def idle(evidence: Evidence) -> Judged:
-    """By the longest tasks that there are, which wait for nothing."""
+    """Judge by the longest tasks that there are, which wait for nothing."""
     longest = max(evidence.levels("delay"), key=float)
     pairs = engines_beside((DASK, SPARK), tier="idle", delay=longest)
     found = expecting_without_start(evidence, {"slower", "faster"}, pairs)
