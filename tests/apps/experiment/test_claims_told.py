@@ -160,6 +160,7 @@ def test_what_a_spec_did_not_have_when_trials_began_is_not_left_out(tmp_path: Pa
     began.directory.begin(began.loaded)
     more = "\n[scales.more]\nbaseline = { blocks = 1 }\nvary = { blocks = [2] }\n"
     grown = TEXT.replace("delay = 0\n", "delay = 0\nblocks = 1\n")
+    now = began
     for text in (TEXT + short + more, grown + short + more):
         now = Experiment.of(loaded(text, "short"), tmp_path)
         assert "blocks" in now.loaded.left_out

@@ -30,6 +30,8 @@ from hyperslab.trace import NO_TASK, Span, Trace
 PHASES = "phases.json"
 "File that holds the phases of a trial whose trace is not kept."
 READS = ("open", "read")
+TOUCHES = ("read",)
+"Kind of what follows once a file is open."
 TURNS = ("stagger", "readers_per_device")
 "Factors by which slots wait before they read; 0: they do not."
 ORDER = ("open", "read", "compute", "write")
@@ -58,6 +60,10 @@ class Phases:
     "Mean time in which all other tasks read; None without any."
     replicate: int = 0
     "Replicate of the trial."
+    first_touch_s: float | None = None
+    "As `first_read_s`, of reading alone: opening and headers come before it."
+    later_touch_s: float | None = None
+    "As `later_read_s`, of reading alone."
     own_read_nbytes: int = 0
     "Bytes that functions read themselves, while they computed."
     own_written_nbytes: int = 0
@@ -93,8 +99,8 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
     """The phases of a trace's tasks."""
     seconds: dict[str, float] = {}
     tasks: set[int] = set()
-    first: list[float] = []
-    later: list[float] = []
+    first: dict[Sequence[str], list[float]] = {READS: [], TOUCHES: []}
+    later: dict[Sequence[str], list[float]] = {READS: [], TOUCHES: []}
     moved = {"read": 0, "write": 0}
     by_slot = lanes(trace)
     for spans in by_slot.values():
@@ -102,15 +108,24 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
         for span in own:
             seconds[span.kind] = seconds.get(span.kind, 0.0) + _seconds(span)
         tasks |= {span.task for span in own}
-        reads = _reads(own)
-        first += reads[:1]
-        later += reads[1:]
+        for kinds in (READS, TOUCHES):
+            reads = _reads(own, kinds)
+            first[kinds] += reads[:1]
+            later[kinds] += reads[1:]
         for span in _within(own):
             moved[span.kind] += span.nbytes
     means = {kind: total / len(tasks) for kind, total in seconds.items()}
-    bounds = (_mean(first), _mean(later))
-    waits = _waits(trace, by_slot)
-    return Phases(means, *bounds, replicate, moved["read"], moved["write"], waits)
+    return Phases(
+        seconds=means,
+        first_read_s=_mean(first[READS]),
+        later_read_s=_mean(later[READS]),
+        replicate=replicate,
+        first_touch_s=_mean(first[TOUCHES]),
+        later_touch_s=_mean(later[TOUCHES]),
+        own_read_nbytes=moved["read"],
+        own_written_nbytes=moved["write"],
+        waits=_waits(trace, by_slot),
+    )
 
 
 def _waits(trace: Trace, by_slot: Mapping[str, Sequence[Span]]) -> Waits | None:
@@ -145,11 +160,11 @@ def _seconds(span: Span) -> float:
     return (span.end_ns - span.start_ns) / 1e9
 
 
-def _reads(spans: Sequence[Span]) -> list[float]:
-    """Time in which each task of a slot reads, in their order."""
+def _reads(spans: Sequence[Span], kinds: Sequence[str]) -> list[float]:
+    """Time that each task of a slot spends on these kinds, in their order."""
     found: dict[tuple[int, int], float] = {}
     for span in spans:
-        if span.kind in READS:
+        if span.kind in kinds:
             key = (span.task, span.attempt)
             found[key] = found.get(key, 0.0) + _seconds(span)
     return list(found.values())
@@ -241,6 +256,11 @@ def _sentence(reader: str, ratios: Sequence[float], is_sure: bool) -> str:
         f"{head} reads of slots take {shown} as long as later ones, over {len(ratios)} replicates:"
         f" {words}."
     )
+
+
+def has_one_file(result: CellResult) -> bool:
+    """Whether tasks share one file, so that the first read of a slot is its first touch of it."""
+    return result.cell.levels.get("files") == 1
 
 
 def kinds_of(cells: Sequence[CellPhases]) -> list[str]:
