@@ -61,9 +61,9 @@ class Phases:
     replicate: int = 0
     "Replicate of the trial."
     first_touch_s: float | None = None
-    "As `first_read_s`, of reading alone: opening and headers come before it."
+    "Mean time of reading alone, without opening and headers, of the first tasks of slots."
     later_touch_s: float | None = None
-    "As `later_read_s`, of reading alone."
+    "Mean time of reading alone of all other tasks."
     own_read_nbytes: int = 0
     "Bytes that functions read themselves, while they computed."
     own_written_nbytes: int = 0
