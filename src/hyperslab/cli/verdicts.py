@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment import looks, runner
+from hyperslab.apps.experiment import kept, looks, runner
 from hyperslab.apps.experiment.begun import as_begun
-from hyperslab.apps.experiment.claims.page import findings_of, paper_of, write_verdicts
+from hyperslab.apps.experiment.claims.page import Paper, findings_of, paper_of, write_verdicts
+from hyperslab.apps.experiment.kept import Head
+from hyperslab.apps.experiment.named import with_real
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
 from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.cli import trials
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.errors import UsageError
@@ -47,15 +52,26 @@ def verdicts(
         list[str],
         Opt("--tier", help="A real tier in the place of one of the specs', as NAME=DIR."),
     ] = [],  # noqa: B006
+    kept_records: Annotated[
+        Path | None,
+        Opt(
+            "--from",
+            metavar="FILE",
+            help="Make the page again from records that were kept beside one; runs no trial.",
+        ),
+    ] = None,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> int:
     """Judge what PAPER states by experiments of your own: claim by claim, with numbers and figures.
 
     Every claim is reproduced, refuted, open or not tested, as far as the experiments of its specs
     have run; those that began with an earlier spec are judged by that one, which the page says.
-    Exit status 1 with --run when trials failed.
+    Exit status 1 with --run when trials failed. What the page is made from is kept beside it, in
+    records/PAPER.jsonl.gz: --from makes the page of it again, anywhere.
     """
     asked = paper_of(paper)
+    if kept_records is not None:
+        return _made_again(asked, kept_records, out, quiet)
     loaded = [find(spec).load(scale, (), tier) for spec in asked.specs]
     usual = [f"{one.name.replace('/', '-')}-{scale}" for one in loaded]
     experiments = [Experiment.of(one, root / name) for one, name in zip(loaded, usual, strict=True)]
@@ -67,14 +83,14 @@ def verdicts(
     there = [as_begun(one) for one in experiments if one.directory.record.exists()]
     for begun in there:
         looks.note(begun.experiment.directory, begun.experiment.record())
-    findings = findings_of([begun.experiment for begun in there])
-    if not findings:
+    if not findings_of([begun.experiment for begun in there]):
         raise UsageError(
             f"none of the experiments {', '.join(usual)} is in {root.absolute()}: run them first,"
             " or say --run"
         )
-    made_by = _command(asked.name, scale, tier, root, out)
-    page = write_verdicts(out, asked, findings, made_by, there)
+    head = Head(asked.name, scale, tier, _command(asked.name, scale, tier, root, out))
+    folders = {one.experiment.loaded.name: one.experiment.directory for one in there}
+    page = _page(asked, head.packed(folders), out)
     if not quiet:
         with told_if_heard():
             typer.echo(f"verdicts   {page}")
@@ -85,6 +101,39 @@ def verdicts(
     if failed:
         return 1
     return 0
+
+
+def _made_again(asked: Paper, path: Path, out: Path, quiet: bool) -> int:
+    """Make a page from records that were kept beside one."""
+    page = _page(asked, kept.kept_in(path), out)
+    if not quiet:
+        with told_if_heard():
+            typer.echo(f"verdicts   {page}")
+    return 0
+
+
+def _page(asked: Paper, text: str, out: Path) -> Path:
+    """Write a page with what it is made from, and from nothing else."""
+    with TemporaryDirectory(prefix="hyperslab-verdicts-") as name:
+        head, folders = kept.unpacked(text, Path(name))
+        if head.paper != asked.name:
+            raise UsageError(
+                f"--from: these are records of {head.paper}; say 'hyperslab experiment verdicts"
+                f" {head.paper}'"
+            )
+        experiments = [Experiment.of(_loaded(spec, head), at) for spec, at in folders.items()]
+        there = [as_begun(one) for one in experiments]
+        findings = findings_of([begun.experiment for begun in there])
+        page = write_verdicts(out, asked, findings, head.command, there)
+    kept.keep(out, asked.name, text)
+    return page
+
+
+def _loaded(spec: str, head: Head) -> Loaded:
+    """A spec as it is by now, with the real tiers that it was run on, here or elsewhere."""
+    loaded = find(spec).load(head.scale)
+    tiers = with_real(loaded.spec.tiers, head.tiers, are_here=False)
+    return replace(loaded, spec=loaded.spec.model_copy(update={"tiers": tiers}))
 
 
 def _failed(record: Record) -> int:

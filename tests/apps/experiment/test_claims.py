@@ -102,7 +102,7 @@ def test_a_difference_refutes_equivalence_beyond_the_margin_alone(tmp_path: Path
     near = (1.085, 1.095, 1.105)
     engines = {f"engine spark{workers}": near for workers in ("", ", workers 4")}
     assert outcome(outcomes(INCREMENTATION, engines, tmp_path), "Dask's interfaces") == "open"
-    idle = {"tier idle, engine spark": near}
+    idle = {"tier idle, engine spark, delay 1.4": near}
     assert outcome(outcomes(READS, idle, tmp_path), "where storage is idle") == "open"
     asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
     finding = Finding(asked, answer_of(asked, record_of(asked, engines, {}, {})))

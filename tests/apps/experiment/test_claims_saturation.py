@@ -173,7 +173,7 @@ def test_what_is_put_off_costs_time_on_idle_storage(tmp_path: Path) -> None:
 def test_engines_on_idle_storage_need_long_runs(tmp_path: Path) -> None:
     """Of a second in which tasks compute for a second beside a second around them."""
     asked = Experiment.of(find(READS).load("quick"), tmp_path)
-    slow = record_of(asked, {"tier idle, engine spark": varied(2)}, {}, {})
+    slow = record_of(asked, {"tier idle, engine spark, delay 1.4": varied(2)}, {}, {})
     assert outcome(outcomes_of(asked, slow), "They do not where storage is idle") == "reproduced"
     short = saturating(asked, slow)
     assert outcome(outcomes_of(asked, short), "They do not where storage is idle") == "not tested"

@@ -151,6 +151,25 @@ def test_every_spec_is_read_back_from_what_an_experiment_keeps(tmp_path: Path) -
         assert as_begun(began).experiment is began
 
 
+def test_what_a_spec_did_not_have_when_trials_began_is_not_left_out(tmp_path: Path) -> None:
+    """Another scale has got a factor since, or a further engine: also where nobody wrote down what
+    was left out.
+    """
+    short = "\n[scales.short]\nvary = { delay = [] }\n"
+    began = Experiment.of(loaded(TEXT + short, "short"), tmp_path)
+    began.directory.begin(began.loaded)
+    more = "\n[scales.more]\nbaseline = { blocks = 1 }\nvary = { blocks = [2] }\n"
+    grown = TEXT.replace("delay = 0\n", "delay = 0\nblocks = 1\n")
+    now = began
+    for text in (TEXT + short + more, grown + short + more):
+        now = Experiment.of(loaded(text, "short"), tmp_path)
+        assert "blocks" in now.loaded.left_out
+        assert as_begun(now).experiment.loaded.left_out == {"delay": []}
+    asked = {"version": 1, "name": SMALL, "asked": began.loaded.identity()}
+    began.directory._save(asked, 3)
+    assert as_begun(now).experiment.loaded.left_out == {"delay": []}
+
+
 def test_a_spec_that_cannot_be_read_any_more_is_refused(tmp_path: Path) -> None:
     began = experiment(tmp_path)
     asked = {**began.loaded.identity(), "mood": "good"}

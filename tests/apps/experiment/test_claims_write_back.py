@@ -48,7 +48,7 @@ def _write_back(
 
 
 def test_the_moment_of_the_paper_has_to_be_recorded(tmp_path: Path) -> None:
-    found = _write_back(tmp_path, {MEASURE: 1.8}, {MEASURE: 1.8})
+    found = _write_back(tmp_path, {MEASURE: 10.8}, {MEASURE: 10.8})
     assert {one.outcome for one in found} == {"open"}
     assert all(ONE_MOMENT in one.evidence for one in found)
 
@@ -67,33 +67,33 @@ def test_with_nothing_else_to_do_it_is_by_construction_either_way(tmp_path: Path
 
 
 def test_what_could_save_little_is_not_tested(tmp_path: Path) -> None:
-    """16 MiB at 30 MB/s are 0.56 s of 3.6: less than three margins of 10 %. Of 64 MiB 2.2 s are."""
-    whole = {MEASURE: 3.6, UNTIL_WRITTEN: 3.5}
+    """96 MiB at 30 MB/s are 3.4 s of 22: less than three margins of 10 %. Of 384 MiB 13 s are."""
+    whole = {MEASURE: 21.6, UNTIL_WRITTEN: 21.0}
     fits, _, more, _ = _write_back(tmp_path, whole, whole)
     assert fits.outcome == "not tested"
     assert fits.evidence[3].startswith("It could gain 15 % at most, which is less than 3 margins")
-    (told,) = [text for text in fits.evidence if text.startswith("Of 16MiB it can save")]
-    assert "15 % at most until all is on storage: writing takes 559 ms at 30MB/s" in told
+    (told,) = [text for text in fits.evidence if text.startswith("Of 96MiB it can save")]
+    assert "15 % at most until all is on storage: writing takes 3.36 s at 30MB/s" in told
     assert told.endswith("Until the last write into memory it can save 16 % at most.")
     assert more.outcome == "by construction", "refuted, on emulated tiers"
     assert any(text.startswith("The tier's write-back takes") for text in more.evidence)
 
 
 def test_what_can_be_saved_is_what_can_overlap(tmp_path: Path) -> None:
-    """16 MiB at 30 MB/s are 0.56 s of 0.7: 0.14 s are left in which something else is done."""
-    whole = {MEASURE: 0.7, WITHOUT_START: 0.7, UNTIL_WRITTEN: 0.65}
+    """96 MiB at 30 MB/s are 3.4 s of 4.2: 0.8 s are left in which something else is done."""
+    whole = {MEASURE: 4.2, WITHOUT_START: 4.2, UNTIL_WRITTEN: 3.9}
     _, fits, _, _ = _write_back(tmp_path, whole, whole)
-    (told,) = [text for text in fits.evidence if text.startswith("Of 16MiB it can save")]
-    assert told.startswith("Of 16MiB it can save 21 % at most until all is on storage")
+    (told,) = [text for text in fits.evidence if text.startswith("Of 96MiB it can save")]
+    assert told.startswith("Of 96MiB it can save 21 % at most until all is on storage")
     assert told.endswith("Until the last write into memory it can save 85 % at most.")
 
 
 def test_sizes_that_could_save_little_are_left_out(tmp_path: Path) -> None:
-    """32 MiB take 1.1 s of 5: 22 %; 64 MiB take 45 %."""
-    whole = {MEASURE: 5.0, UNTIL_WRITTEN: 5.0}
+    """192 MiB take 6.7 s of 30: 22 %; 384 MiB take 45 %."""
+    whole = {MEASURE: 30.0, UNTIL_WRITTEN: 30.0}
     _, _, more, _ = _write_back(tmp_path, whole, whole)
     assert more.outcome == "by construction"
-    assert any(text.startswith("Not judged: 32MiB, of which") for text in more.evidence)
+    assert any(text.startswith("Not judged: 192MiB, of which") for text in more.evidence)
     assert any(text.startswith("2 of 2 comparisons told") for text in more.evidence)
 
 

@@ -57,3 +57,14 @@ def test_a_plan_counts_a_probe_of_each_medium_until_it_is_made(tmp_path: Path) -
     (tmp_path / "out").mkdir()
     asked.directory.places.write_text("{}")
     assert asked.estimator.probing_s(settings) == 0
+
+
+def test_pure_python_takes_as_long_on_threads_as_alone(tmp_path: Path) -> None:
+    """Where slots are processes, each of them counts."""
+    asked = Experiment.of(find("dask-vs-spark/histogram").load("quick"), tmp_path)
+    by_name = {cell.name: asked.estimator.seconds(cell, Record()) for cell in asked.cells}
+    python = {name: by_name[name] for name in ("engine spark", "engine dask-bag")}
+    compiled = {name: by_name[f"workload histogram, {name}"] for name in python}
+    more = {name: python[name] - compiled[name] for name in python}
+    assert more["engine dask-bag"] == pytest.approx(2 * more["engine spark"])
+    assert more["engine spark"] > 10

@@ -47,6 +47,8 @@ def test_the_first_task_of_each_slot_is_told_from_later_ones() -> None:
     found = phases_of(Trace(spans, ["a/w0/t0", "a/w1/t0"]))
     assert found.first_read_s == pytest.approx((0.04 + 0.02) / 2)
     assert found.later_read_s == pytest.approx(0.01)
+    assert found.first_touch_s == pytest.approx((0.03 + 0.02) / 2), "without opening"
+    assert found.later_touch_s == pytest.approx(0.01)
     assert found.seconds["read"] == pytest.approx((0.03 + 0.01 + 0.02) / 3)
     assert kinds_of([CellPhases(_cell().result, [found])]) == ["open", "read", "compute"]
 

@@ -44,6 +44,28 @@ def test_a_mistake_is_told_with_file_line_and_field(old: str, new: str, sentence
     assert sentence in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("dealy = { levels = [1], at = { iterations = [2] } }", "19: vary_at.dealy.levels: there"),
+        ("delay = { levels = 1, at = { iterations = [2] } }", "19: vary_at.delay.levels: should"),
+        ("delay = { levels = [-1], at = { iterations = [2] } }", "19: vary_at.delay.levels: sh"),
+        ("delay = { levels = [1], at = { iterations = [0] } }", "19: vary_at.delay.at.iterations"),
+        ("delay = { levels = [1], at = { iterations = [] } }", "19: vary_at.delay.at.iterations"),
+        ("delay = { levels = [1], at = {} }", "19: vary_at.delay.at: "),
+        ("delay = { levels = [1] }", "19: vary_at.delay.at: is missing"),
+        ("delay = { levels = [1], at = { delay = [2] } }", "19: vary_at.delay.at.delay: is what"),
+        ("delay = { level = [1] }", "19: vary_at.delay.level: there is no such field (did you"),
+        ("workers = { levels = [1], at = { delay = [2] } }", "19: vary_at.workers.levels: has no"),
+    ],
+)
+def test_a_mistake_in_what_is_varied_elsewhere_is_told(table: str, sentence: str) -> None:
+    text = TEXT.replace("delay = [0.01]\n", f"\n[vary_at]\n{table}\n")
+    with pytest.raises(UsageError) as error:
+        loaded(text)
+    assert f"small.toml:{sentence}" in str(error.value).replace(":18:", ":19:")
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     text = TEXT.replace("replicates", "replicate").replace("delay = [0.01]", "dealy = [1]")
     with pytest.raises(UsageError) as error:
@@ -153,3 +175,30 @@ def test_an_unknown_spec_is_refused_with_a_suggestion() -> None:
         find("dask-vs-spark/incrementtion")
     with pytest.raises(UsageError, match=r"SPEC no.toml: No such file"):
         find("no.toml")
+
+
+ELSEWHERE = """
+[scales.usual]
+
+[scales.short.vary_at]
+delay = { levels = [0.5], at = { iterations = [1, 2] } }
+"""
+
+
+def test_a_factor_is_varied_at_chosen_levels_of_others() -> None:
+    """There alone, with what it is compared with; other scales are as they were, and so is what
+    tells an experiment from others.
+    """
+    text = TEXT.replace("delay = [0.01]\n", "") + ELSEWHERE
+    names = [cell.name for cell in cells_of(loaded(text, "short").spec)]
+    assert names == ["baseline", "iterations 2", "delay 0.5", "iterations 2, delay 0.5"]
+    usual = loaded(text, "usual")
+    assert [cell.name for cell in cells_of(usual.spec)] == ["baseline", "iterations 2"]
+    assert dict(usual.left_out) == {"delay": []}
+    assert "vary_at" not in usual.identity()
+    assert loaded(text, "short").identity()["vary_at"]["delay"]["levels"] == [0.5]
+    alone = text.replace("[1, 2]", "[2]")
+    names = [cell.name for cell in cells_of(loaded(alone, "short").spec)]
+    assert names == ["baseline", "iterations 2", "iterations 2, delay 0.5"]
+    none = text + "[scales.none]\nvary_at = { delay = { levels = [] } }\n"
+    assert [cell.name for cell in cells_of(loaded(none, "none").spec)] == names[:2]

@@ -6,11 +6,13 @@ import dataclasses
 from pathlib import Path
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
+from hyperslab.apps.experiment.comparison import results_of
+from hyperslab.apps.experiment.phases import CellPhases, Phases
 from hyperslab.apps.experiment.published import published_for
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find
-from hyperslab.apps.experiment.trends_page import numbers_sheet, trends_sheets
+from hyperslab.apps.experiment.trends_page import numbers_sheet, phases_sheet, trends_sheets
 from tests.apps.experiment.specs import record_of
 
 NAME = "dask-vs-spark/incrementation"
@@ -56,3 +58,22 @@ def test_slopes_are_ratios_to_one_engine_over_so_many_replicates(tmp_path: Path)
 def test_sentences_say_over_how_many_replicates(tmp_path: Path) -> None:
     told = [text for text in _answer(tmp_path).evidence if "further worker of dask-bag" in text]
     assert told[0].endswith("over 5 replicates that have all numbers of workers.")
+
+
+def test_the_first_touch_of_one_file_stands_beside_opening_and_later_reads(
+    tmp_path: Path,
+) -> None:
+    """Of files of their own no read is a second one."""
+    times = Phases({"open": 0.1, "read": 0.3}, 0.6, 0.2, 1, 0.5, 0.2)
+
+    def shown(name: str) -> dict[str, str]:
+        cell = Experiment.of(find(name).load("quick"), tmp_path).cells[0]
+        (result,) = results_of([cell], Record())
+        answer = Answer((), (), (), (), (), phases=[CellPhases(result, [times])])
+        sheet = phases_sheet(answer)
+        return dict(zip(sheet.columns, sheet.rows[0], strict=True))
+
+    regions = shown("storage-tiers/regions")
+    assert regions["open"] == "100 ms"
+    assert (regions["first touch"], regions["later touches"]) == ("500 ms", "200 ms")
+    assert "first touch" not in shown("storage-tiers/incrementation")

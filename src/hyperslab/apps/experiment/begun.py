@@ -7,11 +7,12 @@ what has changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
+from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.spec import Spec
 from hyperslab.errors import UsageError
@@ -37,8 +38,12 @@ def as_begun(experiment: Experiment) -> Begun:
     """
     differences = experiment.directory.differences(experiment.loaded)
     trials = len(experiment.trials)
+    told = experiment.directory.left_out()
     if not differences:
-        return Begun(experiment, (), trials)
+        if told is None or told == experiment.loaded.left_out:
+            return Begun(experiment, (), trials)
+        loaded = replace(experiment.loaded, left_out=told)
+        return Begun(Experiment.of(loaded, experiment.directory.root), (), trials)
     asked = experiment.directory.identity()
     fields = {name: told for name, told in asked.items() if name not in BESIDE}
     try:
@@ -48,7 +53,27 @@ def as_begun(experiment: Experiment) -> Begun:
             f"{experiment.directory.root} began with a spec that this hyperslab cannot read"
             f" ({error.error_count()} mistakes): report on it with the hyperslab that has run it"
         ) from error
+    left_out = _known_then(experiment.loaded.left_out, spec) if told is None else told
     loaded = replace(
-        experiment.loaded, spec=spec, digests=dict(asked["files"]), own_replicates=None
+        experiment.loaded,
+        spec=spec,
+        digests=dict(asked["files"]),
+        left_out=left_out,
+        own_replicates=None,
     )
     return Begun(Experiment.of(loaded, experiment.directory.root), differences, trials)
+
+
+def _known_then(
+    left_out: Mapping[str, Sequence[Level]], spec: Spec
+) -> Mapping[str, Sequence[Level]]:
+    """What is left out by now, as far as an earlier spec can have had it: of its factors, and none
+    that it varied as a whole, nor a level that it had.
+    """
+    found = {}
+    for name, levels in left_out.items():
+        own = [level for _, factor, some in spec.varied if factor == name for level in some]
+        missing = [level for level in levels if level not in (*own, spec.baseline.get(name))]
+        if name in spec.baseline and (missing or (not levels and not own)):
+            found[name] = missing
+    return found

@@ -103,7 +103,8 @@ class Trial:
 
 def cells_of(spec: Spec) -> list[Cell]:
     """All cells, the baseline first: at each point of the grid the baseline, and every level of
-    every varied factor alone; as they are on this machine.
+    every varied factor alone; then factors that are varied at chosen levels of others; as they are
+    on this machine.
     """
     found: dict[Key, Cell] = {}
     here = [Host.here().cpus]
@@ -123,6 +124,11 @@ def _levels(spec: Spec) -> Iterator[dict[str, Any]]:
         for name, some in spec.vary.items():
             for level in some:
                 yield here | {name: level}
+    for name, one in spec.vary_at.items():
+        for point in itertools.product(*one.at.values()):
+            here = spec.baseline | dict(zip(one.at, point, strict=True))
+            yield here
+            yield from (here | {name: level} for level in one.levels)
 
 
 def require_countable(loaded: Loaded) -> None:
@@ -132,6 +138,8 @@ def require_countable(loaded: Loaded) -> None:
     spec = loaded.spec
     points = math.prod(1 + len(levels) for levels in spec.grid.values())
     cells = points * (1 + sum(len(levels) for levels in spec.vary.values()))
+    for one in spec.vary_at.values():
+        cells += math.prod(map(len, one.at.values())) * (1 + len(one.levels))
     trials = cells * spec.replicates
     if trials <= MOST_TRIALS:
         return

@@ -36,7 +36,7 @@ LEAVE_LIMIT_S = 20.0
 POLL_S = 0.02
 BEGINNING = ("lock", "trial.lock", "experiment.json.part")
 "Files of a runner that has died before it said what was asked for."
-ORDERED = ("vary", "grid")
+ORDERED = ("vary", "grid", "vary_at")
 "Tables of a spec whose order counts."
 _REMEDY = "what was asked for is lost; remove the directory and begin again"
 
@@ -111,7 +111,15 @@ class ExperimentDirectory:
                 f"{self.root} is not empty ({others[0]}): choose another directory with --out"
             )
         asked = {"version": VERSION, "name": loaded.name, "asked": loaded.identity()}
-        self._save(asked, loaded.spec.replicates)
+        left_out = {name: list(levels) for name, levels in loaded.left_out.items()}
+        self._save({**asked, "left_out": left_out}, loaded.spec.replicates)
+
+    def left_out(self) -> dict[str, list[Any]] | None:
+        """Levels that the spec had and its scale had not when the experiment began; None of one of
+        an earlier version. Raises DamagedRecord.
+        """
+        left_out: dict[str, list[Any]] | None = self._begun().get("left_out")
+        return left_out
 
     def extend(self, loaded: Loaded) -> None:
         """Say that there are more replicates now, where there are."""
@@ -238,8 +246,8 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 def _other_order(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Tables whose factors come in another order, from which that of the trials follows."""
     for table in ORDERED:
-        names = list(now[table])
-        earlier = list(before[table])
+        names = list(now.get(table, ()))
+        earlier = list(before.get(table, ()))
         if names != earlier and set(names) == set(earlier):
             yield f"the order of {table}: {', '.join(names)}, was {', '.join(earlier)}"
 

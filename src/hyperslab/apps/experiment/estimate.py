@@ -43,6 +43,10 @@ NODE_S = 3.0
 "Guess of the time that each node of it takes, whose links are measured."
 SPARK_S = 10.0
 "Guess of the time that each Spark takes which computes in rounds, to start and to warm up."
+IN_PYTHON = "histogram-python"
+"Workload that takes a processor for long."
+PYTHON_NBYTES_PER_S = 1.5e7
+"Bytes that a loop of pure Python counts on a processor in a second."
 PARTICIPANT_S = 1.2
 "Guess of the time that an app takes for a participant with its sessions."
 PAUSE_S = 0.5
@@ -122,6 +126,9 @@ class Estimator:
         task_s = _number(levels, "delay", 0.0) * iterations
         if setting.verb == BIDS:
             task_s += PARTICIPANT_S
+        if (setting.workload or self.loaded.spec.workload) == IN_PYTHON:
+            workers = slots if _has_processes(setting) else _number(levels, "workers", 1.0)
+            task_s += nbytes / tasks / PYTHON_NBYTES_PER_S * min(slots, tasks) / workers
         moved_s = nbytes * self._way_s(setting.input_tier, setting.output_tier)
         for folder in setting.folders:
             if folder.is_ours:  # of intermediates, which go there and come back
@@ -183,6 +190,11 @@ def _start_s(setting: Setting) -> float:
     if setting.program:
         return PROGRAMS_START_S.get(setting.program, START_S)
     return facts_of(setting.value_of("--engine") or DEFAULT).start_s
+
+
+def _has_processes(setting: Setting) -> bool:
+    """Whether each slot of an engine is a process, whose loops no lock holds up."""
+    return facts_of(setting.value_of("--engine") or DEFAULT).process_per_slot
 
 
 def _laboratory_s(setting: Setting) -> float:

@@ -12,7 +12,7 @@ from hyperslab.apps.experiment.design import Cell
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.lines import ENGINE
 from hyperslab.apps.experiment.setting import IN_SPARK, READ_BEFORE, Setting
-from hyperslab.apps.experiment.spec import VARYING, Loaded
+from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
@@ -64,9 +64,9 @@ def _why_not(setting: Setting) -> str:
 
 def _place_of(loaded: Loaded, level: Level) -> Field:
     """The field of a spec that names an engine."""
-    for table in VARYING:
-        if level in getattr(loaded.spec, table).get(ENGINE, []):
-            return (table, ENGINE)
+    for place, name, levels in loaded.spec.varied:
+        if name == ENGINE and level in levels:
+            return place
     if ENGINE in loaded.spec.baseline:
         return ("baseline", ENGINE)
     return ("baseline",)

@@ -102,9 +102,11 @@ def _size(name: str, text: str | None) -> int | None:
     return parse_size(name, text)
 
 
-def with_real(named: Mapping[str, NamedTier], given: Sequence[str]) -> dict[str, NamedTier]:
-    """The tiers of a spec, some of them in real directories, from texts such as 'nfs=/mnt/nfs'.
-    Raises UsageError.
+def with_real(
+    named: Mapping[str, NamedTier], given: Sequence[str], are_here: bool = True
+) -> dict[str, NamedTier]:
+    """The tiers of a spec, some of them in real directories, from texts such as 'nfs=/mnt/nfs';
+    those of records of another machine need not be here. Raises UsageError.
     """
     changed = dict(named)
     for text in given:
@@ -117,7 +119,7 @@ def with_real(named: Mapping[str, NamedTier], given: Sequence[str]) -> dict[str,
                 f"--tier {text}: the spec has no tier '{name}'{suggest(name, named)}; it has"
                 f" {known}"
             )
-        if not Path(path).is_dir():
+        if are_here and not Path(path).is_dir():
             raise UsageError(f"--tier {text}: there is no such directory")
         real = {"about": named[name].about, "path": str(Path(path).absolute())}
         changed[name] = NamedTier.model_validate(real)

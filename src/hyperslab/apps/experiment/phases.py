@@ -8,16 +8,18 @@ Glatard, A performance comparison of Dask and Apache Spark for data-intensive ne
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.gantts import trace_of
 from hyperslab.apps.experiment.intervals import ratio_of
+from hyperslab.apps.experiment.record import Attempt
 from hyperslab.apps.experiment.setting import READ_BEFORE
 from hyperslab.apps.experiment.shown import is_apart, show_interval
 from hyperslab.apps.experiment.significance import differs_p, holm, is_told
@@ -25,7 +27,11 @@ from hyperslab.report.levels import barriers_ns, levels_of
 from hyperslab.report.summary import lanes, own_pieces, window
 from hyperslab.trace import NO_TASK, Span, Trace
 
+PHASES = "phases.json"
+"File that holds the phases of a trial whose trace is not kept."
 READS = ("open", "read")
+TOUCHES = ("read",)
+"Kind of what follows once a file is open."
 TURNS = ("stagger", "readers_per_device")
 "Factors by which slots wait before they read; 0: they do not."
 ORDER = ("open", "read", "compute", "write")
@@ -54,12 +60,22 @@ class Phases:
     "Mean time in which all other tasks read; None without any."
     replicate: int = 0
     "Replicate of the trial."
+    first_touch_s: float | None = None
+    "Mean time of reading alone, without opening and headers, of the first tasks of slots."
+    later_touch_s: float | None = None
+    "Mean time of reading alone of all other tasks."
     own_read_nbytes: int = 0
     "Bytes that functions read themselves, while they computed."
     own_written_nbytes: int = 0
     "Bytes that functions wrote themselves, while they computed."
     waits: Waits | None = None
     "Where slots had nothing to do; None where no task waits for all others."
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Read back what `asdict` made, also after a way through JSON text."""
+        waits = record["waits"] and Waits(*record["waits"])
+        return cls(**{**record, "waits": waits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +99,8 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
     """The phases of a trace's tasks."""
     seconds: dict[str, float] = {}
     tasks: set[int] = set()
-    first: list[float] = []
-    later: list[float] = []
+    first: dict[Sequence[str], list[float]] = {READS: [], TOUCHES: []}
+    later: dict[Sequence[str], list[float]] = {READS: [], TOUCHES: []}
     moved = {"read": 0, "write": 0}
     by_slot = lanes(trace)
     for spans in by_slot.values():
@@ -92,15 +108,24 @@ def phases_of(trace: Trace, replicate: int = 0) -> Phases:
         for span in own:
             seconds[span.kind] = seconds.get(span.kind, 0.0) + _seconds(span)
         tasks |= {span.task for span in own}
-        reads = _reads(own)
-        first += reads[:1]
-        later += reads[1:]
+        for kinds in (READS, TOUCHES):
+            reads = _reads(own, kinds)
+            first[kinds] += reads[:1]
+            later[kinds] += reads[1:]
         for span in _within(own):
             moved[span.kind] += span.nbytes
     means = {kind: total / len(tasks) for kind, total in seconds.items()}
-    bounds = (_mean(first), _mean(later))
-    waits = _waits(trace, by_slot)
-    return Phases(means, *bounds, replicate, moved["read"], moved["write"], waits)
+    return Phases(
+        seconds=means,
+        first_read_s=_mean(first[READS]),
+        later_read_s=_mean(later[READS]),
+        replicate=replicate,
+        first_touch_s=_mean(first[TOUCHES]),
+        later_touch_s=_mean(later[TOUCHES]),
+        own_read_nbytes=moved["read"],
+        own_written_nbytes=moved["write"],
+        waits=_waits(trace, by_slot),
+    )
 
 
 def _waits(trace: Trace, by_slot: Mapping[str, Sequence[Span]]) -> Waits | None:
@@ -135,11 +160,11 @@ def _seconds(span: Span) -> float:
     return (span.end_ns - span.start_ns) / 1e9
 
 
-def _reads(spans: Sequence[Span]) -> list[float]:
-    """Time in which each task of a slot reads, in their order."""
+def _reads(spans: Sequence[Span], kinds: Sequence[str]) -> list[float]:
+    """Time that each task of a slot spends on these kinds, in their order."""
     found: dict[tuple[int, int], float] = {}
     for span in spans:
-        if span.kind in READS:
+        if span.kind in kinds:
             key = (span.task, span.attempt)
             found[key] = found.get(key, 0.0) + _seconds(span)
     return list(found.values())
@@ -151,13 +176,24 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values)
 
 
+def recorded_phases(directory: ExperimentDirectory, attempt: Attempt) -> Phases | None:
+    """The phases of a trial, from its trace or as they were kept; None where neither is there."""
+    trace = trace_of(directory, attempt)
+    if trace is not None:
+        return phases_of(trace, attempt.replicate)
+    path = directory.trial(attempt.number, attempt.attempt) / PHASES
+    if not path.is_file():
+        return None
+    return Phases.from_json(json.loads(path.read_bytes()))
+
+
 def cell_phases(
     directory: ExperimentDirectory, results: Sequence[CellResult]
 ) -> Iterator[CellPhases]:
     """The phases of every cell that has traces."""
     for result in results:
-        traces = [(trace_of(directory, one), one.replicate) for one in result.done]
-        trials = [phases_of(trace, number) for trace, number in traces if trace is not None]
+        known = [recorded_phases(directory, one) for one in result.done]
+        trials = [phases for phases in known if phases is not None]
         if trials:
             yield CellPhases(result, trials)
 
@@ -220,6 +256,11 @@ def _sentence(reader: str, ratios: Sequence[float], is_sure: bool) -> str:
         f"{head} reads of slots take {shown} as long as later ones, over {len(ratios)} replicates:"
         f" {words}."
     )
+
+
+def has_one_file(result: CellResult) -> bool:
+    """Whether tasks share one file, so that the first read of a slot is its first touch of it."""
+    return result.cell.levels.get("files") == 1
 
 
 def kinds_of(cells: Sequence[CellPhases]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from hyperslab.apps.experiment.design import cells_of
 from hyperslab.apps.experiment.functions import missing_name
 from hyperslab.apps.experiment.inputs import Inputs
 from hyperslab.apps.experiment.setting import BIDS, BRAIN, IDLE, Setting
-from hyperslab.apps.experiment.spec import VARYING, Loaded
+from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.blocks.gathering import expand
 from hyperslab.connectors import dask_arrays
 from hyperslab.errors import HyperslabError, UsageError, suggest
@@ -69,9 +69,9 @@ def _sizes(loaded: Loaded) -> Iterator[tuple[Field, str]]:
     yield ("source", "size"), spec.source.size
     if "size" in spec.baseline:
         yield ("baseline", "size"), spec.baseline["size"]
-    for table in VARYING:
-        for size in getattr(spec, table).get("size", []):
-            yield (table, "size"), size
+    for place, name, levels in spec.varied:
+        if name == "size":
+            yield from ((place, size) for size in levels)
 
 
 def _of_levels(loaded: Loaded) -> Iterator[Mistake]:
@@ -79,10 +79,8 @@ def _of_levels(loaded: Loaded) -> Iterator[Mistake]:
     spec = loaded.spec
     for table, name in loaded.without_levels():
         yield Mistake((table, name), "has no levels: name some, or leave it out")
-    for table in VARYING:
-        varied: Mapping[str, list[Any]] = getattr(spec, table)
-        for name, levels in varied.items():
-            yield from _of_factor((table, name), levels, spec.baseline[name])
+    for place, name, levels in spec.varied:
+        yield from _of_factor(place, levels, spec.baseline[name])
     if len(cells_of(spec)) == 1:
         yield Mistake(
             ("baseline",),

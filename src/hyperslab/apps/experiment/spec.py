@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from hyperslab.apps.bids.calling import is_function
 from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.functions import digests_of
+from hyperslab.apps.experiment.levels import AT, VARYING, left_out_of, levels_at, table_of
 from hyperslab.apps.experiment.named import NamedTier, with_real
 from hyperslab.apps.experiment.setting import BIDS, IDLE, Recipe, Setting
 from hyperslab.blocks.gathering import similar
@@ -31,22 +32,6 @@ from hyperslab.workloads.synth import FORMATS, Format
 
 SCALES = "scales"
 "Table of a file whose tables override what the others say."
-VARYING = ("vary", "grid")
-"Tables that name further levels of factors."
-NAMED = frozenset(
-    (
-        "engine",
-        "workload",
-        "scratch",
-        "tier",
-        "input_tier",
-        "output_tier",
-        "intermediates",
-        "stage_in",
-        "stage_out",
-    )
-)
-"Factors whose levels are names: another scale has other numbers in the place of numbers alone."
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -121,6 +106,14 @@ class Network(Table):
     "Share by which links may differ from what is asked for."
 
 
+class VariedAt(Table):
+    """Levels of a factor at chosen levels of others, all else at the baseline."""
+
+    levels: list[Any]
+    at: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
+    "Levels of other factors, crossed with each other."
+
+
 class Spec(Table):
     """A whole experiment."""
 
@@ -138,6 +131,8 @@ class Spec(Table):
     "Levels of factors that are changed one at a time."
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     "Levels of factors that are crossed with each other, and with all that is varied."
+    vary_at: dict[str, VariedAt] = Field(default_factory=dict)
+    "Factors that are varied there alone, by their names."
     tiers: dict[str, NamedTier] = Field(default_factory=dict)
     "Tiers that levels of factors call by their names."
     replicates: Count = 3
@@ -158,6 +153,15 @@ class Spec(Table):
     """
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
     "Relative difference below which two settings count as equivalent."
+
+    @property
+    def varied(self) -> Iterator[tuple[Place, str, list[Any]]]:
+        """Every field that names further levels of a factor, with the factor and the levels."""
+        for table in VARYING:
+            for name, levels in getattr(self, table).items():
+                yield (table, name), name, levels
+        for name, one in self.vary_at.items():
+            yield (AT, name, "levels"), name, one.levels
 
     @property
     def is_timed(self) -> bool:
@@ -206,6 +210,8 @@ class Loaded:
             del asked["network"]
         if not self.spec.warm_up:  # which earlier specs do not have
             del asked["warm_up"]
+        if not self.spec.vary_at:
+            del asked["vary_at"]
         asked["replicates"] = self.own_replicates or self.spec.replicates
         return {"scale": self.scale, "files": dict(self.digests), **asked}
 
@@ -232,8 +238,8 @@ class Loaded:
         document = tomllib.loads(self.text)
         own = document.get(SCALES, {}).get(self.scale, {})
         for table in VARYING:
-            emptied = _table(own, table)
-            for name, levels in _table(document, table).items():
+            emptied = table_of(own, table)
+            for name, levels in table_of(document, table).items():
                 if levels == [] and name not in emptied:
                     yield (table, name)
 
@@ -241,9 +247,9 @@ class Loaded:
         """The field that names a workload."""
         if self.spec.baseline.get("workload") == workload:
             return ("baseline", "workload")
-        for table in VARYING:
-            if workload in getattr(self.spec, table).get("workload", []):
-                return (table, "workload")
+        for place, name, levels in self.spec.varied:
+            if name == "workload" and workload in levels:
+                return place
         return ("workload",)
 
     def setting(self, levels: Mapping[str, Level]) -> Setting:
@@ -299,7 +305,7 @@ def load_spec(
         raise UsageError("\n".join(_sentences(mistakes, text, label, chosen)))
     spec = spec.model_copy(update={"tiers": with_real(spec.tiers, tiers)})
     every = [_at_scale(document, own) for own in ({}, *scales.values())]
-    left_out = dict(_left_out(every, merged))
+    left_out = dict(left_out_of(every, merged))
     loaded = Loaded(spec, name, chosen, folder, {}, left_out, text=text, label=label)
     _require_settings(loaded)
     return replace(loaded, digests=_digests(loaded, factors))
@@ -335,50 +341,9 @@ def _at_scale(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
     for table in VARYING:
         if isinstance(levels := document.get(table), dict):
             cleaned[table] = {name: some for name, some in levels.items() if some != []}
+    if emptied := [name for name, levels in levels_at(document).items() if not levels]:
+        cleaned[AT] = {name: one for name, one in document[AT].items() if name not in emptied}
     return cleaned
-
-
-def _left_out(
-    every: Sequence[Mapping[str, Any]], merged: Mapping[str, Any]
-) -> Iterator[tuple[str, Sequence[Level]]]:
-    """What a scale does not have of the factors that its file varies, at whatever scale."""
-    now = _levels(merged)
-    for name, levels in _varied(every).items():
-        kept = now.get(name, [])
-        if len(kept) < 2:
-            yield name, []
-        elif name in NAMED and (missing := [level for level in levels if level not in kept]):
-            yield name, missing
-
-
-def _varied(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Level]]:
-    """All levels of every factor that one of these documents varies."""
-    found: dict[str, list[Level]] = {}
-    for document in documents:
-        for name, levels in _levels(document).items():
-            if len(levels) > 1:
-                own = found.setdefault(name, [])
-                own += [level for level in levels if level not in own]
-    return found
-
-
-def _levels(document: Mapping[str, Any]) -> dict[str, list[Level]]:
-    """All levels of every factor of a document, that of the baseline first."""
-    found = {name: [level] for name, level in _table(document, "baseline").items()}
-    for table in VARYING:
-        for name, some in _table(document, table).items():
-            own = found.setdefault(name, [])
-            if isinstance(some, list):
-                own += [level for level in some if level not in own]
-    return found
-
-
-def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A table of a document, in which a scale may have put right what is wrong outside of it."""
-    table = document.get(name, {})
-    if isinstance(table, dict):
-        return table
-    return {}
 
 
 def _wrong_levels(document: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -400,9 +365,25 @@ def _wrong_levels(document: Mapping[str, Any]) -> Iterator[Mistake]:
     for name in document.get("vary", {}):
         if name in document.get("grid", {}):
             yield Mistake(("vary", name), "is in [grid], too: give it in one of them")
+    for name, one in table_of(document, AT).items():
+        if isinstance(one, dict):
+            yield from _wrong_at(name, one, baseline)
 
 
-def _wrong(path: tuple[str, str], name: str, levels: Sequence[Any]) -> Iterator[Mistake]:
+def _wrong_at(name: str, one: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[Mistake]:
+    """What is wrong with a factor that is varied at chosen levels of others."""
+    named: list[tuple[Place, str, Any]] = [((AT, name, "levels"), name, one.get("levels"))]
+    others = table_of(one, "at")
+    named += [((AT, name, "at", other), other, levels) for other, levels in others.items()]
+    for place, factor, levels in named:
+        yield from _wrong(place, factor, levels if isinstance(levels, list) else [])
+        if factor in FACTORS and factor not in baseline:
+            yield Mistake(place, "has no level in [baseline]")
+    if name in others:
+        yield Mistake((AT, name, "at", name), "is what is varied: give levels of other factors")
+
+
+def _wrong(path: Place, name: str, levels: Sequence[Any]) -> Iterator[Mistake]:
     if name not in FACTORS:
         yield Mistake(path, f"there is no such factor{suggest(name, FACTORS)}")
         return
@@ -427,10 +408,9 @@ def _each_level(spec: Spec) -> Iterator[tuple[Place, Mapping[str, Level]]]:
     for name, level in spec.baseline.items():
         before[name] = level
         yield ("baseline", name), dict(before)
-    for table in VARYING:
-        for name, levels in getattr(spec, table).items():
-            for level in levels:
-                yield (table, name), before | {name: level}
+    for place, name, levels in spec.varied:
+        for level in levels:
+            yield place, before | {name: level}
 
 
 def _sentences(mistakes: Sequence[Mistake], text: str, label: str, scale: str) -> Iterator[str]:
@@ -479,8 +459,7 @@ def _digests_of(function: str, loaded: Loaded) -> dict[str, str]:
 def _functions(spec: Spec) -> list[str]:
     """Functions of the user's that trials run, as the spec names them."""
     named = [spec.workload]
-    for levels in (spec.vary, spec.grid):
-        named += levels.get("workload", [])
+    named += [level for _, name, levels in spec.varied if name == "workload" for level in levels]
     if "workload" in spec.baseline:
         named.append(spec.baseline["workload"])
     if spec.source.synth == BIDS:  # whose app may also be a program

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.expectation import mean
 from hyperslab.apps.experiment.intervals import Interval, ratio_of
-from hyperslab.apps.experiment.phases import CellPhases, first_reads, kinds_of, reads_itself
+from hyperslab.apps.experiment.phases import (
+    CellPhases,
+    first_reads,
+    has_one_file,
+    kinds_of,
+    reads_itself,
+)
 from hyperslab.apps.experiment.published import Published, Slopes
 from hyperslab.apps.experiment.sections import Sheet
 from hyperslab.apps.experiment.shown import show_interval, show_mean
@@ -42,7 +49,9 @@ PHASES_HINT = (
     " task of each slot, beside those of all later tasks, with 95 % intervals over replicates; none"
     " where somebody else reads before tasks begin, as Java does for Spark's binaryFiles. It is"
     " what a first touch costs, as of files and libraries that nobody has opened yet, beside that"
-    " all slots begin at once: the two cannot be told apart by times alone."
+    " all slots begin at once: the two cannot be told apart by times alone. Of one file that all"
+    " share, opening it and its header (open), the first touch of each slot and later ones are"
+    " apart."
 )
 SPREAD_HINT = (
     "Standard deviations over replicates of logarithms, which are about those in proportion to the"
@@ -110,16 +119,34 @@ def _shown_rate(nbytes_per_s: float) -> str:
 def phases_sheet(answer: Answer) -> Sheet:
     """Phases of a task of every cell, and the first reads of slots beside later ones."""
     kinds = kinds_of(answer.phases)
-    columns = ("cell", *kinds, "first / later reads")
+    are_one_file = any(has_one_file(one.result) for one in answer.phases)
+    touches = ("first touch", "later touches") if are_one_file else ()
+    columns = ("cell", *kinds, *touches, "first / later reads")
     rows = [
         (
             one.result.cell.name,
             *(show_seconds(one.mean(kind)) for kind in kinds),
+            *(_touches(one) if touches else ()),
             _first(one),
         )
         for one in answer.phases
     ]
     return Sheet("Phases of a task", columns, rows, PHASES_HINT)
+
+
+def _touches(cell: CellPhases) -> tuple[str, str]:
+    """Time in which the first task of each slot reads from the file that all share, and all others,
+    without opening it; '-' where nobody knows.
+    """
+    if not has_one_file(cell.result) or not reads_itself(cell.result):
+        return "-", "-"
+    first = [one.first_touch_s for one in cell.trials if one.first_touch_s is not None]
+    later = [one.later_touch_s for one in cell.trials if one.later_touch_s is not None]
+    return _mean_words(first), _mean_words(later)
+
+
+def _mean_words(seconds: Sequence[float]) -> str:
+    return show_seconds(fmean(seconds)) if seconds else "-"
 
 
 def _first(cell: CellPhases) -> str:

@@ -224,6 +224,7 @@ def _head(
     yield from (f"# {paper.title}: the paper's claims, tried", "")
     yield from (f"{paper.citation}.", "")
     yield from (f"Made by `{command}`, of {_trials(findings)}.", "")
+    yield from (_again(paper), "")
     run = {one.name for one in findings}
     left = [f"`{spec}`" for spec in paper.specs if spec not in run]
     if left:
@@ -242,6 +243,15 @@ def _head(
         yield f"- {machine}"
     yield from (f"- {text}" for text in (_days(findings), _versions(findings)) if text)
     yield ""
+
+
+def _again(paper: Paper) -> str:
+    """How the page is made from what is kept beside it."""
+    file = f"records/{paper.name}.jsonl.gz"
+    return (
+        f"Made again, without running anything, by `hyperslab experiment verdicts {paper.name}"
+        f" --from {file} -o .` from [its records]({file})."
+    )
 
 
 def _trials(findings: Sequence[Finding]) -> str:

@@ -96,7 +96,9 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
 
 
 def idle(evidence: Evidence) -> Judged:
-    pairs = engines_beside((DASK, SPARK), tier="idle")
+    """Judge by the longest tasks that there are, which wait for nothing."""
+    longest = max(evidence.levels("delay"), key=float)
+    pairs = engines_beside((DASK, SPARK), tier="idle", delay=longest)
     found = expecting_without_start(evidence, {"slower", "faster"}, pairs)
     return unless_short(evidence, found)
 
