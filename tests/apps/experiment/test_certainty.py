@@ -72,7 +72,11 @@ def test_groups_of_comparisons_are_told_with_what_they_decide_by_chance(tmp_path
     asked = Experiment.of(find("dask-vs-spark/incrementation").load("quick"), tmp_path)
     said = _said(asked, record_of(asked, {}, {}, starts={}))
     assert "There are 47 comparisons" in said
-    assert "of its group (Holm 1979): 7, 24, 4 and 12, with the baseline" in said
+    groups = (
+        "7 with the baseline; 24 at other values; 4 with the baseline, without the start of"
+        " engines; 12 at other values, without the start of engines."
+    )
+    assert f"of its group (Holm 1979): {groups}" in said
     assert "up to 20 % of such answers decide something by chance" in said
     alone = experiment(tmp_path / "alone")
     said = _said(alone, record_of(alone, {}, {}))
@@ -146,3 +150,14 @@ def test_cells_with_more_slots_than_processors_are_told(tmp_path: Path) -> None:
     said = _said(asked, crowded)
     assert "More slots than processors: iterations 2 (4 on 2). What their tasks compute" in said
     assert "More slots" not in _said(asked, record)
+
+
+def test_a_group_of_comparisons_has_its_own_name(tmp_path: Path) -> None:
+    """Also where nothing is compared at other values."""
+    alone = experiment(tmp_path / "alone")
+    said = _said(alone, record_of(alone, {}, {}))
+    assert "(Holm 1979): 2 with the baseline. Where" in said
+    text = TEXT.replace("iterations = [2]\ndelay = [0.01]", 'engine = ["threads", "processes"]')
+    engines = experiment(tmp_path / "engines", text)
+    said = _said(engines, record_of(engines, {}, {}, starts={}))
+    assert "2 with the baseline; 2 with the baseline, without the start of engines. Where" in said

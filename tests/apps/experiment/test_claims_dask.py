@@ -13,7 +13,7 @@ import pytest
 from hyperslab.apps.experiment.answer import Answer, answer_of
 from hyperslab.apps.experiment.break_even import BY_LENGTH
 from hyperslab.apps.experiment.claims.claim import Judged
-from hyperslab.apps.experiment.claims.dask_vs_spark import ALIKE, advice
+from hyperslab.apps.experiment.claims.dask_vs_spark import ALIKE, BEST, advice
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
 from hyperslab.apps.experiment.comparison import WITHOUT_START
 from hyperslab.apps.experiment.record import Attempt, Record
@@ -211,15 +211,19 @@ def test_engines_that_sleep_are_alike_or_not_by_construction(ratio: float, tmp_p
     """Whichever way it points, and not at all in short runs."""
     asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
 
-    def said(compute_s: float) -> Judged:
+    def said(compute_s: float, text: str = ALIKE) -> Judged:
         def numbers(one: Attempt) -> dict[str, float]:
             run_s = (ratio if one.levels["engine"] == "spark" else 1.0) * _drift(one)
             around = {"compute_s": compute_s, "overhead_s": 1.0}
             return {**around, "busy_s": 2.0, WITHOUT_START: run_s}
 
-        return _with_numbers(asked, numbers)[ALIKE]
+        return _with_numbers(asked, numbers)[text]
 
     assert said(30.0).outcome == "by construction"
+    slightly = said(
+        30.0, "Spark takes slightly longer than Dask, in the mean over numbers of workers."
+    )
+    assert slightly.outcome == "by construction"
     short = said(3.0)
     assert short.outcome == "not tested"
     assert not short.signs
@@ -249,6 +253,22 @@ def test_advice_on_engines_has_its_condition(tmp_path: Path) -> None:
     (told,) = advice([(claim, Judged("by construction", ["Asleep.", "6 of 6.", lengths]))])
     assert told.startswith("Where tasks are so long that engines are alike")
     assert told.endswith(f"Asleep. {lengths} 6 of 6.")
+
+
+def test_advice_on_blocks_does_not_say_which_way_costs(tmp_path: Path) -> None:
+    """That not both ways do is told, and it may be either."""
+    asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
+
+    def numbers(one: Attempt) -> dict[str, float]:
+        costs = 2.0 if one.levels["files"] == 4 else 1.0
+        return {WITHOUT_START: costs * _drift(one), "busy_s": 1000.0}
+
+    found = _with_numbers(asked, numbers)[BEST]
+    assert found.outcome == "refuted"
+    claim = next(one for one in PAPERS[DASK].claims if one.text == BEST)
+    (told,) = advice([(claim, found)])
+    assert told.startswith("Fewer and more blocks do not both cost: see here which way does not")
+    assert "files 4 takes " in told
 
 
 def test_nothing_follows_of_what_is_otherwise_by_construction() -> None:

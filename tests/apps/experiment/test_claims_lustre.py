@@ -106,6 +106,8 @@ def test_nothing_is_claimed_of_places_that_are_alike(tmp_path: Path) -> None:
     assert outcome(said, "loses most") == "open"
     assert outcome(said, "is faster than plain") == "refuted"
     assert outcome(said, "hardly anything") == "not tested"
+    idle = found("scratch", tmp_path, more=lambda levels: {"tier_operations": 0.0})
+    assert outcome(idle, "hardly anything") == "not tested", "plain files asked for nothing either"
     slow = found("scratch", tmp_path, slow_on("image:shared", 2.0))
     assert outcome(slow, "at most 1.6") == "refuted"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.record import Attempt, Record
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 CROSSED = TEXT.replace("[vary]\niterations = [2]\n", "[grid]\niterations = [2]\n[vary]\n")
@@ -151,3 +151,24 @@ def test_what_is_said_by_the_survivors_of_a_cell_says_so(tmp_path: Path) -> None
     assert "choose" not in told
     assert "choose threads" in decided("serial")
     assert "1 of 6 trials of serial failed" in decided("serial")
+
+
+def test_levels_without_a_trial_that_was_done_are_told_with_the_baseline(tmp_path: Path) -> None:
+    asked = experiment(tmp_path, TEXT)
+    record = record_of(asked, {}, {})
+
+    def decided(is_failed: Callable[[Attempt], bool]) -> list[str]:
+        attempts = [
+            dataclasses.replace(one, state="failed", numbers={}) if is_failed(one) else one
+            for one in record.attempts
+        ]
+        by_trial = {one.number: [one] for one in attempts}
+        return list(answer_of(asked, Record(record.sessions, attempts, 0, by_trial)).decision)
+
+    assert decided(lambda one: True) == [
+        "iterations, at delay 0: no trial of 1 and 2 was done, so that nothing is compared.",
+        "delay, at iterations 1: no trial of 0 and 0.01 was done, so that nothing is compared.",
+    ]
+    baseline = {"engine": "serial", "iterations": 1, "delay": 0}
+    first, _ = decided(lambda one: baseline.items() <= one.levels.items())
+    assert first == "iterations, at delay 0: no trial of 1 was done, so that nothing is compared."

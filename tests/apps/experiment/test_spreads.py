@@ -15,6 +15,7 @@ from hyperslab.apps.experiment.spreads import (
     Values,
     deviations,
     growing,
+    in_common,
     is_shown,
     sentences,
     spreads_of,
@@ -91,6 +92,25 @@ def test_signs_of_engines_are_a_matter_of_chance() -> None:
     assert sign_probability(0, 3) == 1.0
     still = Spread("still", "files", [(4.0, 0.0, None), (8.0, 0.0, None)])
     assert growing([still]) == (0, 0)
+
+
+def test_an_engine_varies_over_the_replicates_that_all_its_cells_have() -> None:
+    """Fewer of them seem to vary less, on all engines alike; a cell that ran once leaves the others
+    theirs.
+    """
+    few: Values = {(n, 0): float(n**2) for n in range(4)}
+    many: Values = {(n, 0): float(n**2) for n in (1, 2)}
+    once: Values = {(3, 0): 9.0}
+    assert in_common([few, many, {}]) == [many, many, {}]
+    assert in_common([few, few, once]) == [few, few, once]
+
+    def numbers(made: Attempt) -> dict[str, float]:
+        is_missing = made.levels["files"] == 8 and made.replicate == 3
+        return {"makespan_s": 0.0 if is_missing else _varied(made, 0.1 * made.replicate**2)}
+
+    for spread in spreads_of(results(numbers)):
+        (_, first, _), (_, second, _) = spread.deviations
+        assert first == pytest.approx(second), "both are of two replicates"
 
 
 def test_makespans_that_grow_alone_are_rarely_said_to_vary_more() -> None:

@@ -11,6 +11,7 @@ from hyperslab.apps.experiment import phases as reading
 from hyperslab.apps.experiment import trends as growing
 from hyperslab.apps.experiment.asleep import asleep
 from hyperslab.apps.experiment.break_even import Cost, costs_of
+from hyperslab.apps.experiment.certainty import Group
 from hyperslab.apps.experiment.comparison import (
     MEASURE,
     WITHOUT_START,
@@ -35,6 +36,10 @@ from hyperslab.apps.experiment.spec import Spec
 from hyperslab.apps.experiment.trends import Trends, trends_of
 from hyperslab.units import show_count, show_list, show_seconds, show_share
 
+WITHOUT = "without the start of engines"
+"What does not count of times in a second look at engines, in words."
+WITH_BASELINE, ELSEWHERE = "with the baseline", "at other values"
+"Groups of comparisons that are decided together, in words."
 TIMES = 2.0
 "Ratio from which on it is told as a factor, and not as a share that is more."
 
@@ -105,7 +110,7 @@ def _answer(experiment: Experiment, record: Record, looks: Sequence[int]) -> Ans
     ]
     found = comparisons.all
     doubts = list(certainty.doubts(experiment, record, results, known))
-    groups = [*comparisons.groups, *engines.groups]
+    groups = [*comparisons.groups(), *engines.groups(WITHOUT)]
     meaning = certainty.meaning(experiment, record, groups, looks)
     return Answer(
         results=results,
@@ -148,11 +153,14 @@ class Compared:
         elsewhere = [one for one in self.elsewhere if one.factor == factor]
         return Compared(direct, elsewhere, jointly(direct), jointly(elsewhere))
 
-    @property
-    def groups(self) -> list[int]:
-        """Numbers of comparisons that are decided together, of those that have any pairs."""
-        known = [[one for one in own if one.pairs] for own in (self.direct, self.elsewhere)]
-        return [len(own) for own in known if own]
+    def groups(self, without: str = "") -> list[Group]:
+        """Comparisons that are decided together, of those that have any pairs; `without` is what
+        does not count of their times, in words.
+        """
+        named = {WITH_BASELINE: self.direct, ELSEWHERE: self.elsewhere}
+        tail = f", {without}" if without else ""
+        found = [Group(f"{name}{tail}", _with_pairs(own)) for name, own in named.items()]
+        return [one for one in found if one.comparisons]
 
     @property
     def all(self) -> list[Comparison]:
@@ -160,6 +168,10 @@ class Compared:
         alone = [*self.direct, *self.elsewhere]
         among = [*self.together, *self.others]
         return [replace(one, needed=other.needed) for one, other in zip(alone, among, strict=True)]
+
+
+def _with_pairs(found: Sequence[Comparison]) -> int:
+    return sum(one.pairs > 0 for one in found)
 
 
 def _decision(
@@ -174,10 +186,9 @@ def _decision(
     if len(results) == 1:
         yield NOTHING_VARIED
         return
-    without = "without the start of engines"
     found = [
         *decisions(results, comparisons.together, comparisons.others, spec.margin),
-        *decisions(results, engines.together, engines.others, spec.margin, without),
+        *decisions(results, engines.together, engines.others, spec.margin, WITHOUT),
     ]
     if found:
         yield from asleep(results)

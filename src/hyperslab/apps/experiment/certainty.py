@@ -5,6 +5,7 @@ intervals mean.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from hyperslab.apps.experiment import deployments, oddities
 from hyperslab.apps.experiment.before import impossible
@@ -17,6 +18,15 @@ from hyperslab.apps.experiment.significance import level
 from hyperslab.units import show_count, show_list, show_share
 
 REASONS_TOLD = 3
+
+
+class Group(NamedTuple):
+    """Comparisons that are decided together."""
+
+    name: str
+    "What they are, in words."
+    comparisons: int
+    "How many of them have pairs."
 
 
 def doubts(
@@ -53,9 +63,9 @@ def doubts(
 
 
 def meaning(
-    experiment: Experiment, record: Record, groups: Sequence[int], looks: Sequence[int]
+    experiment: Experiment, record: Record, groups: Sequence[Group], looks: Sequence[int]
 ) -> Iterator[str]:
-    """How trials were run, and what intervals and tests mean. `groups` are the numbers of
+    """How trials were run, and what intervals and tests mean. `groups` are the
     comparisons that are decided together.
     """
     yield from _warm_ups(record.warm_ups())
@@ -106,7 +116,7 @@ def _without_folders(experiment: Experiment, counted: Sequence[Attempt]) -> Iter
         )
 
 
-def _tests(experiment: Experiment, groups: Sequence[int], looks: Sequence[int]) -> Iterator[str]:
+def _tests(experiment: Experiment, groups: Sequence[Group], looks: Sequence[int]) -> Iterator[str]:
     """What intervals and tests mean."""
     spec = experiment.loaded.spec
     if spec.replicates == 1:
@@ -118,15 +128,13 @@ def _tests(experiment: Experiment, groups: Sequence[int], looks: Sequence[int]) 
         f" pairs of the same replicate; equivalence is tested by two one-sided tests at"
         f" {_percent(level())} (Schuirmann 1987) with a margin of {show_share(spec.margin)}."
     )
-    if sum(groups) > 1:
-        listed = show_list([str(comparisons) for comparisons in groups])
-        names = "with the baseline, and at other values"
-        if len(groups) > 2:
-            names += ", and of engines again without their start"
+    comparisons = sum(one.comparisons for one in groups)
+    if comparisons > 1:
+        listed = "; ".join(f"{one.comparisons} {one.name}" for one in groups)
         yield (
-            f"There are {sum(groups)} comparisons, and each interval is for itself: one in twenty"
+            f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
             " misses the true ratio. What is decided allows for the number of comparisons of its"
-            f" group (Holm 1979): {listed}, {names}. Where nothing differs, up to"
+            f" group (Holm 1979): {listed}. Where nothing differs, up to"
             f" {_percent(len(groups) * level())} of such answers decide something by chance."
         )
     if len(looks) > 1:

@@ -115,9 +115,19 @@ def _of_factor(
     known = [one for one in own if one.ratio is not None or one.is_scarce]
     yield from _clauses(known, margin, by_key)
     yield from _cut_clauses(own, never_done)
-    failed = [_level(one) for one in own if one.cell.key in never_done]
-    if failed:
-        yield f"no trial of {show_list(failed)} was done"
+    yield from _never_done_clauses(own, never_done)
+
+
+def _never_done_clauses(own: Sequence[Comparison], never_done: Collection[Key]) -> Iterator[str]:
+    """Levels of which no trial was done, that of the baseline first: nothing is compared without
+    it.
+    """
+    cells = [own[0].reference, *(one.cell for one in own)]
+    failed = [cell.shown(own[0].factor) for cell in cells if cell.key in never_done]
+    if not failed:
+        return
+    so = ", so that nothing is compared" if own[0].reference.key in never_done else ""
+    yield f"no trial of {show_list(failed)} was done{so}"
 
 
 def _clauses(own: Sequence[Comparison], margin: float, by_key: ByKey) -> Iterator[str]:

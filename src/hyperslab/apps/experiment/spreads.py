@@ -12,7 +12,7 @@ signs tells.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -71,9 +71,8 @@ def spreads_of(results: Sequence[CellResult]) -> Iterator[Spread]:
 
 def _of_factor(results: Sequence[CellResult], factor: str) -> Iterator[Spread]:
     lines = lines_of(results, factor)
-    cells = [result for line in lines.values() for result in line]
-    makespans = _deviations(cells, measured(MEASURE), len(lines))
-    overheads = _deviations(cells, _overhead, len(lines))
+    makespans = _deviations(lines.values(), measured(MEASURE))
+    overheads = _deviations(lines.values(), _overhead)
     for engine, line in lines.items():
         rows = [
             (float(result.cell.levels[factor]), makespan, overheads.get(result.cell.key))
@@ -89,16 +88,29 @@ def _overhead(attempt: Attempt) -> float | None:
 
 
 def _deviations(
-    cells: Sequence[CellResult], number: Number[float], engines: int
+    lines: Collection[Sequence[CellResult]], number: Number[float]
 ) -> dict[Hashable, float]:
     """Standard deviations of the logarithms of a number, by the key of each cell."""
-    values = [
+    keys = [cell.cell.key for line in lines for cell in line]
+    values = [own for line in lines for own in in_common(_logarithms(line, number))]
+    found = deviations(values, shares_blocks=len(lines) > 1)
+    return {key: one for key, one in zip(keys, found, strict=True) if one is not None}
+
+
+def _logarithms(line: Sequence[CellResult], number: Number[float]) -> list[Values]:
+    return [
         {block: math.log(value) for block, value in cell.by_block(number).items() if value > 0}
-        for cell in cells
+        for cell in line
     ]
-    found = deviations(values, shares_blocks=engines > 1)
-    pairs = zip(cells, found, strict=True)
-    return {cell.cell.key: one for cell, one in pairs if one is not None}
+
+
+def in_common(line: Sequence[Values]) -> list[Values]:
+    """What cells of an engine have of the blocks in which all of them ran that ran twice: what
+    varies over fewer replicates seems to vary less.
+    """
+    known = [set(own) for own in line if len(own) > 1]
+    blocks = set.intersection(*known) if known else set()
+    return [{block: own[block] for block in sorted(blocks & own.keys())} for own in line]
 
 
 def deviations(cells: Sequence[Values], shares_blocks: bool) -> list[float | None]:

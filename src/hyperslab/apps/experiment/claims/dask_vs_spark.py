@@ -58,6 +58,7 @@ THREADS = "dask-vs-spark/threads"
 BLOCK_LIMIT = "dask-vs-spark/block-limit"
 PARTICIPANTS = "dask-vs-spark/bids"
 PURE_PYTHON = "histogram-python"
+ALIKE_ASLEEP = "How long engines take beside each other is by construction: they sleep as long."
 MORE_OR_FEWER = "What further workers and fewer blocks save of sleeping is by construction."
 
 
@@ -76,11 +77,10 @@ def _alike(evidence: Evidence, **levels: Level) -> Judged:
 
 def _increments(evidence: Evidence) -> Judged:
     """Engines take as long or not by what tasks do, and not by sleep, nor in short runs."""
-    why = "How long engines take beside each other is by construction: they sleep as long."
     found = _alike(evidence)
     if found.outcome != "not tested":
         found = found.beside(_lengths(evidence))
-    return unless_short(evidence, unless_asleep(evidence, found, why))
+    return unless_short(evidence, unless_asleep(evidence, found, ALIKE_ASLEEP))
 
 
 def _lengths(evidence: Evidence) -> list[str]:
@@ -89,7 +89,9 @@ def _lengths(evidence: Evidence) -> list[str]:
 
 
 def _slightly_longer(evidence: Evidence) -> Judged:
-    return unless_short(evidence, growth.difference(evidence))
+    """Spark takes slightly longer or not by what tasks do, and not by sleep, nor in short runs."""
+    found = unless_asleep(evidence, growth.difference(evidence), ALIKE_ASLEEP)
+    return unless_short(evidence, found)
 
 
 def _programs(evidence: Evidence) -> Judged:
@@ -472,8 +474,8 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         " it: no engine is faster than that.",
     },
     LOCKED: {
-        "reproduced": "For functions in pure Python take workers of one thread, as many as there"
-        " are processors.",
+        "reproduced": "For functions in pure Python take workers of one thread: a second one in the"
+        " same worker brings nothing.",
         "in part": "For functions in pure Python rather take workers of one thread.",
     },
     COMPILED: {
@@ -484,7 +486,8 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
     BEST: {
         "reproduced": "Cut data into a few blocks for each slot: fewer leave slots without work,"
         " more cost overhead.",
-        "refuted": "More blocks cost; fewer may not: try fewer before more.",
+        "refuted": "Fewer and more blocks do not both cost: see here which way does not, and go"
+        " that way.",
     },
     HANDED: {
         "reproduced": "Keep files below 2 GiB where Spark hands them over whole, or let tasks read"

@@ -127,6 +127,8 @@ def one_open(evidence: Evidence) -> Judged:
     if not all(served):
         return Judged("not tested", ["No trial was on an emulated tier, which counts."])
     plain, image = (fmean(values) for values in served)
+    if not plain:
+        return Judged("not tested", ["Plain files asked the shared storage for nothing either."])
     told = (
         f"A round asks the shared storage for {plain:,.0f} operations on names with plain files,"
         f" and for {image:,.1f} with one file."
