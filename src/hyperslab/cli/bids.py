@@ -29,7 +29,7 @@ from hyperslab.apps.bids.gathering import (
     run_group,
     told,
 )
-from hyperslab.apps.bids.group import Group
+from hyperslab.apps.bids.group import Group, lacking_words
 from hyperslab.apps.bids.grouping import group_task, of_group
 from hyperslab.apps.bids.running import (
     Asked,
@@ -287,8 +287,11 @@ def bids(
     mention_left_out(selection, chosen, quiet)
     more = (progress_for(quiet), then, allow_missing, partial(_tidy, contained, out, options))
     result = run_participants(selection, out, chosen, options, *more)
-    if then and is_brain and is_gathered(result, then):
-        _tell(_said(gathered(selection, out, allow_missing), out), quiet)
+    if then and is_gathered(result, then):
+        if is_brain:
+            _tell(_said(gathered(selection, out, allow_missing), out), quiet)
+        elif failed := [one.task for one in result.failures]:
+            mention(lacking_words(failed), quiet=quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
 

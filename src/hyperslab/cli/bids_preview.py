@@ -11,8 +11,10 @@ import typer
 from hyperslab.apps.bids.app import App
 from hyperslab.apps.bids.containers.runtimes import Container
 from hyperslab.apps.bids.dataset import derivatives, is_divided
+from hyperslab.apps.bids.earlier import done_in, held_to_ways, mention_held
 from hyperslab.apps.bids.foretelling import outlook
 from hyperslab.apps.bids.running import Selection, units_of
+from hyperslab.apps.bids.unit import fault_lines
 from hyperslab.cli.telling import mention
 from hyperslab.driver.options import Options
 from hyperslab.units import show_count
@@ -46,6 +48,8 @@ def foretell(
     typer.echo(f"tasks      {len(tasks):,}, of {app.title}")
     for line in (*expected.lines(), *_left_out(selection, app)):
         typer.echo(line)
+    if options.resume:
+        mention_held(tasks, held_to_ways(tasks, done_in(out), out), typer.echo)
     return 0
 
 
@@ -63,11 +67,7 @@ def mention_left_out(selection: Selection, app: App, quiet: bool) -> None:
 def _left_out(selection: Selection, app: App) -> Iterator[str]:
     """What no task works on, or can work on, and what else is not looked at."""
     yield from app.notes
-    faulty = [unit for unit in selection.units if unit.fault]
-    for unit in faulty[:_NAMED]:
-        yield f"fails      {unit.label}: {unit.fault}"
-    if len(faulty) > _NAMED:
-        yield f"fails      {len(faulty) - _NAMED:,} more, for reasons like these"
+    yield from fault_lines([unit for unit in selection.units if unit.fault])
     if app.needs_images and selection.without_images:
         labels = [unit.label for unit in selection.without_images]
         yield f"left out   {_listed(labels)}: no image that is wanted"

@@ -15,6 +15,8 @@ _PLACEHOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|\{{(?P<name>{_NAME
 _ALL_INPUTS = "{inputs}"
 _SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 _RUNS_SCRIPT = re.compile("-[a-z]*c")
+_NUMBERED_RESULT = re.compile(r"(?<!\{)\{out\}[^\s,;|&<>()]*?(?<!\{)\{(?P<name>index|slot)\}(?!\})")
+"A name below {out} that has another number when tasks are added, or run again."
 _BELOW_OUT = re.compile(r"\{out\}/(?P<name>.+)")
 
 
@@ -89,6 +91,17 @@ def require_known(words: Sequence[str], inputs: int, label: str) -> None:
             )
         if name == "input" and not inputs:
             raise UsageError(f"--command: {{input}}: {label} has no inputs")
+
+
+def require_lasting_names(flag: str, words: Sequence[str], instead: str) -> None:
+    """Raise UsageError for results whose names have the number of a task or a slot, which is
+    another one when tasks are added, or run again; `instead` is what stands for a task for good.
+    """
+    for found in filter(None, map(_NUMBERED_RESULT.search, words)):
+        raise UsageError(
+            f"{flag}: {found[0]} is the name of a result, and {{{found['name']}}} is another number"
+            f" when a run is resumed, or has more tasks: let {instead} stand in the name"
+        )
 
 
 def files_below_out(words: Sequence[str], values: Mapping[str, str]) -> list[str]:

@@ -145,6 +145,8 @@ def test_one_command_needs_no_shell() -> None:
 @pytest.mark.parametrize(
     ("template", "sentence"),
     [
+        ("cp {t1w} {out}/{prefix}_{index}.nii", r"\{index\} is another number .* let \{prefix\}"),
+        ("sh -c 'cp {t1w} {out}/x_{slot}'", r"\{out\}/x_\{slot\} is the name of a result"),
         ("cp {t1} {out}", r"\{t1\} is unknown \(did you mean 't1w'\?\)"),
         ("bet 'a", "No closing quotation; check its quotes"),
         ("  ", "give a command, such as 'bet"),

@@ -28,6 +28,8 @@ from tests.system.faults.command import await_recorded, await_that, running
 
 FAILS = "sh -c 'test {participant} != 10 && cp {t1w} {out}/{prefix}_copy.nii.gz'"
 
+COPY_UNLESS = "sh -c 'test ! -e {} && cp {{t1w}} {{out}}/{{prefix}}_copy.nii.gz'"
+
 
 class Calls:
     """Calls of hyperslab-bids, as a wrapper has them."""
@@ -77,6 +79,52 @@ def test_a_session_of_a_participant_who_is_done(calls: Calls) -> None:
     assert refused.code == 2
     assert "sub-2 is done there as a whole, with all sessions" in refused.err
     assert calls.made() == ["sub-2_ses-a", "sub-2_ses-b"]
+
+
+def test_who_is_done_in_the_other_way_stops_nobody_else(calls: Calls, out: Path) -> None:
+    assert calls("--participant-label", 2, "--session-label", "a").code == 0
+    foretold = calls("--dry-run")
+    done = calls()
+    why = f"sub-2: {out}: sub-2 is done there by sessions: add --per session"
+    for told in (foretold.out, done.err):
+        assert f"fails {why}" in " ".join(told.split())
+    assert done.code == 1
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a"]
+    assert calls("--per", "session").code == 0
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
+
+
+def test_a_group_level_lacks_who_is_done_in_the_other_way(
+    home: Path, out: Path, calls: Calls, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert calls("--participant-label", 2, "--session-label", "a").code == 0
+    both = ("both", "--app", COPY, "--group-app", "cp -r {results}/sub-2 {out}/all")
+    done = call_front(home, out, *both, "--engine", "serial", "--no-report", capsys=capsys)
+    assert (done.code, "sub-2 is done there by sessions" in done.err) == (1, True)
+    assert not (out / "all").exists()
+    assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a"]
+
+
+def test_a_group_level_lacks_who_has_failed_since(
+    home: Path, out: Path, calls: Calls, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What is there of them is of an earlier image."""
+    app = COPY_UNLESS.format(tmp_path / "broken")
+    assert calls(app=app).code == 0
+    (tmp_path / "broken").touch()
+    make(home, t1w("1"), content=b"another image")
+    words = ("--app", app, "--group-app", "cp -r {results}/sub-1 {out}/all", "--allow-missing")
+    more = ("--engine", "serial", "--retries", 0, "--no-report")
+    done = call_front(home, out, "both", *words, *more, "--keep-going", capsys=capsys)
+    assert (done.code, "lacking    sub-1: the group level finds" in done.err) == (1, True), done
+    group = (home, out, "group", *words[:-1], *more)
+    for one in ((), ("--participant-label", 1)):
+        refused = call_front(*group, *one, capsys=capsys)
+        assert refused.code == 2
+        assert "has no result of sub-1 (whose last attempt has failed): run" in refused.err
+    left_out = call_front(*group, "--allow-missing", capsys=capsys)
+    assert left_out.code == 0
+    assert "lacking    sub-1 (whose last attempt has failed): the group" in left_out.err
 
 
 def test_other_images_of_participants_who_are_done(calls: Calls, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_what_will_be_done_is_told_before(heads: Path, tmp_path: Path) -> None:
         ("cp {input[1]} {out}", (), "{input[1]}: a task has 1 inputs, counted from 0"),
         ("cp 'a {out}", (), "--command cp 'a {out}: No closing quotation; check its quotes"),
         ("true", (), "every task would do the same"),
+        ("cp {input} {out}/{index}.txt", (), "{index} is another number when a run is resumed"),
         (" ", (), "it is empty"),
         ("no-such-program {input}", (), "no-such-program is not found, which 2 tasks would run"),
         ("cp {input} {out}/all.txt", (), "would both write all.txt"),

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hyperslab.apps.bids.dataset import Dataset
-from hyperslab.apps.bids.unit import Per, Unit, units
+from hyperslab.apps.bids.unit import Per, Unit, fault_lines, units
 from hyperslab.apps.bids.wanted import Kind, choose_sessions
+from hyperslab.blocks.gathering import Tell
 from hyperslab.driver.calls import Wanted
 from hyperslab.driver.directory import GATHERED, RunDirectory
 from hyperslab.driver.publishing import that_may_have_named
@@ -48,11 +49,8 @@ def earlier_units(
     out: Path,
     needs_images: bool = True,
 ) -> Others:
-    """What runs into `out` have done, and that is not asked for now. Raises UsageError where they
-    have done in the other way what is asked for.
-    """
-    done = _done(out)
-    require_same_way(asked_for, done, out)
+    """What runs into `out` have done, and that is not asked for now."""
+    done = done_in(out)
     others = done - {unit.label for unit in asked_for}
     units = [
         unit
@@ -74,7 +72,7 @@ def _wanted(unit: Unit) -> Wanted:
     return Wanted(unit.label, participant)
 
 
-def _done(out: Path) -> set[str]:
+def done_in(out: Path) -> set[str]:
     """Labels of what is done."""
     labels: set[str] = set()
     for folder, plan in RunDirectory(out.absolute()).plans():
@@ -188,22 +186,32 @@ def participant_of(label: str) -> str:
     return os.path.join(site, stem.partition("_")[0])
 
 
-def require_same_way(asked_for: Sequence[Unit], done: Collection[str], out: Path) -> None:
-    """Raise UsageError for a participant who is done in the other way than is asked for, if it can
-    be done at all.
+def held_to_ways(asked_for: Sequence[Unit], done: Collection[str], out: Path) -> list[Unit]:
+    """The units, with a fault each of a participant who is done in the other way than is asked for:
+    these fail, and keep nobody waiting. Raises UsageError where all that can be done are such.
     """
     by_session = {participant_of(label) for label in done}.difference(done)
-    for unit in asked_for:
-        if unit.fault:
-            continue
-        name = unit.participant.name
-        if unit.label == name and name in by_session:
-            raise UsageError(
-                f"{out}: {name} is done there by sessions: add --per session, or give another"
-                " OUT_DIR"
-            )
-        if unit.label != name and name in done:
-            raise UsageError(
-                f"{out}: {name} is done there as a whole, with all sessions: ask for it without"
-                " --session-label and --per session, or give another OUT_DIR"
-            )
+    held = [_held_to_way(unit, done, by_session, out) for unit in asked_for]
+    able = [place for place, unit in enumerate(asked_for) if not unit.fault]
+    if able and all(held[place].fault for place in able):
+        raise UsageError(f"{held[able[0]].fault}, or give another OUT_DIR")
+    return held
+
+
+def _held_to_way(unit: Unit, done: Collection[str], by_session: Collection[str], out: Path) -> Unit:
+    name = unit.participant.name
+    if unit.fault:
+        return unit
+    if unit.label == name and name in by_session:
+        return replace(unit, fault=f"{out}: {name} is done there by sessions: add --per session")
+    if unit.label != name and name in done:
+        why = f"{out}: {name} is done there as a whole, with all sessions: ask for it without"
+        return replace(unit, fault=f"{why} --session-label and --per session")
+    return unit
+
+
+def mention_held(before: Sequence[Unit], held: Sequence[Unit], tell: Tell) -> None:
+    """Say which of the units were held back."""
+    several = [now for unit, now in zip(before, held, strict=True) if now.fault != unit.fault]
+    for line in fault_lines(several):
+        tell(line)

@@ -32,7 +32,7 @@ from hyperslab.apps.bids.earlier import (
     recorded,
     require_same_dataset,
 )
-from hyperslab.apps.bids.group import named, require_complete
+from hyperslab.apps.bids.group import failed_since, lacking_words, require_complete
 from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.running import (
     Selection,
@@ -89,9 +89,7 @@ def run_group(
     before: dict[str, object] = {}
     ready = _made_ready(work, _looked_at(work, tidy), progress.tell, before)
     if ready.lacking:
-        progress.tell(
-            f"lacking    {named(ready.lacking)}: the group level finds what is there of them"
-        )
+        progress.tell(lacking_words(ready.lacking))
     own = own_options(work.resuming)
     result = run(
         ready.pipeline, own, out=out, progress=progress, prepared=ready.prepared, check=False
@@ -289,7 +287,9 @@ def _require_done(
     there = _that_have_left(unrecorded, out)
     there.update(name for name, ends in tried.items() if any(ends.values()))
     lacking = {one.name for one in people if not _is_done(one, tried.get(one.name, {}))} | gone
-    missing = [_lacking(one.name, there, gone) for one in people if one.name not in there - lacking]
+    missing = [
+        _lacking(one.name, there, gone, found) for one in people if one.name not in there - lacking
+    ]
     require_complete(any(one.name in there for one in people), missing, out, allow_missing)
     return missing
 
@@ -316,12 +316,14 @@ def _is_done(participant: Participant, ends: Mapping[str, bool]) -> bool:
     return bool(labels) and all(Unit(participant, label, ()).label in ends for label in labels)
 
 
-def _lacking(name: str, there: Collection[str], gone: Collection[str]) -> str:
+def _lacking(name: str, there: Collection[str], gone: Collection[str], found: Recorded) -> str:
     """A participant in the list of those without a result."""
     if name in gone:
         return f"{name} (whose files are gone, or not as they were written)"
     if name in there:
         return f"{name} (of some sessions)"
+    if name in map(participant_of, found.done):
+        return failed_since(name)
     return name
 
 

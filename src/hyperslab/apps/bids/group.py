@@ -91,7 +91,7 @@ def gather_volumes(
                 missing[unit.label] = None
                 continue
             if _has_failed_since(image, tried):
-                missing[f"{unit.label} (whose last attempt has failed)"] = None
+                missing[failed_since(unit.label)] = None
                 continue
             participant = unit.participant
             found.append(
@@ -194,6 +194,16 @@ def require_complete(is_any: bool, missing: Sequence[str], out: Path, allow_miss
         )
     if not is_any:
         raise UsageError(f"{out} has no result of any participant: run the participant level first")
+
+
+def failed_since(label: str) -> str:
+    """Somebody of whom what is there is older than what has failed."""
+    return f"{label} (whose last attempt has failed)"
+
+
+def lacking_words(labels: Sequence[str]) -> str:
+    """What is said of participants without a result, of whom something may be there."""
+    return f"lacking    {named(labels)}: the group level finds what is there of them"
 
 
 def named(labels: Sequence[str]) -> str:

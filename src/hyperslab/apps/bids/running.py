@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,12 +18,14 @@ from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import (
     Others,
     Recorded,
+    done_in,
     earlier_units,
     forget_gathered_outside,
     gathered_outside,
+    held_to_ways,
+    mention_held,
     recorded,
     require_same_dataset,
-    require_same_way,
     wanted,
 )
 from hyperslab.apps.bids.group import Group, gather_volumes
@@ -200,11 +202,13 @@ def _run_alone(
 ) -> Result:
     """Run both levels in a directory that nobody else uses meanwhile."""
     directory = RunDirectory(work.out.absolute())
+    units: Sequence[Unit] = work.units
     others = Others([], [])
     if options.resume:
+        units = _held(work.units, done_in(work.out), work.out, progress.tell)
         others = _others(work)
     tasks = [
-        *work.tasks(work.units),
+        *work.tasks(units),
         *work.tasks(others.units, is_kept=True),
         *map(withdrawn.kept, others.withdrawn),
     ]
@@ -276,18 +280,27 @@ def _run_beside(
     results = []
     with calls.begun(RunDirectory(work.out), purpose, progress.tell) as hands:
         for hand in hands:
-            require_same_way(work.units, hand.done, work.out)
+            names = hand.names
+            of_hand = [unit for unit in work.units if unit.label in names]
+            held = _held(of_hand, hand.done, work.out, progress.tell)
             pipeline = all_of_it
-            if hand.has_waited or len(hand.wanted) < len(work.units):  # inputs may have changed
-                names = hand.names
-                of_hand = [unit for unit in work.units if unit.label in names]
-                pipeline = work.pipeline(of_hand, options)
+            if hand.has_waited or held != list(work.units):  # inputs may have changed
+                pipeline = work.pipeline(held, options)
             results.append(_run_in_hand(work, pipeline, hand, options, progress))
             _describe(work, progress.tell)
             progress.end()
             if results[-1].ended_early:
                 break
     return together(results)
+
+
+def _held(units: Sequence[Unit], done: Collection[str], out: Path, tell: Tell) -> Sequence[Unit]:
+    """The units, those that are done in the other way with a fault, which is told. Raises
+    UsageError.
+    """
+    held = held_to_ways(units, done, out)
+    mention_held(units, held, tell)
+    return held
 
 
 def _run_in_hand(

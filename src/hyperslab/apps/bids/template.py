@@ -17,7 +17,7 @@ from hyperslab.apps.bids.app import OUT, App, Command, place_of, refusing
 from hyperslab.apps.bids.unit import Unit, require_distinct
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.words import words_of
-from hyperslab.plan.placeholders import filled, script_place
+from hyperslab.plan.placeholders import filled, require_lasting_names, script_place
 
 GROUP_APP = "--group-app"
 IMAGE, PREFIX = "t1w", "prefix"
@@ -53,6 +53,7 @@ def words_app(
     """
     _require_program("--app", words[0])
     named = _named("--app", (*words, *environment.values()), PLACEHOLDERS)
+    require_lasting_names("--app", (*words, *environment.values(), *outputs), "{prefix}")
 
     def of_place(unit: Unit, root: str, place: int | None) -> Command:
         values = _values(unit, root, place)

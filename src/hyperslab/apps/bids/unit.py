@@ -15,6 +15,7 @@ from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.units import show_count
 
 Per = Literal["participant", "session"]
+_NAMED = 5
 PER: tuple[Per, ...] = get_args(Per)
 _DESCRIBING = (".json", ".tsv", ".bval", ".bvec")
 "Ends of the names of small files, which datasets keep in git itself."
@@ -76,6 +77,14 @@ def _of_session(session: Session, kind: Kind) -> Unit:
     except HyperslabError as error:
         return Unit(session.participant, session.label, (), str(error))
     return Unit(session.participant, session.label, found)
+
+
+def fault_lines(faulty: Sequence[Unit]) -> Iterator[str]:
+    """What people read of units whose task fails before it begins."""
+    for unit in faulty[:_NAMED]:
+        yield f"fails      {unit.label}: {unit.fault}"
+    if len(faulty) > _NAMED:
+        yield f"fails      {len(faulty) - _NAMED:,} more, for reasons like these"
 
 
 def require_distinct(unit: Unit) -> None:

@@ -13,7 +13,7 @@ from hyperslab.blocks.gathering import natural
 from hyperslab.errors import UsageError
 from hyperslab.machine.words import words_of
 from hyperslab.plan.command import CommandTask
-from hyperslab.plan.placeholders import require_known, uses
+from hyperslab.plan.placeholders import require_known, require_lasting_names, uses
 
 _OF_EACH = ("input", "inputs", "name", "index")
 "Placeholders of which a template has one at least, as all its commands would be the same."
@@ -30,6 +30,7 @@ def tasks_of(template: str, sources: Sequence[str], match: str = "") -> list[Com
     if not words:
         raise UsageError("--command: it is empty: give a program and its arguments")
     require_known(words, 1, "a task")
+    require_lasting_names("--command", words, "{name}")
     if not any(uses(words, name) for name in _OF_EACH):
         raise UsageError(
             "--command: every task would do the same: let {input} stand for the file, {name} for"
