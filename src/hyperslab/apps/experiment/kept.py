@@ -33,6 +33,7 @@ SAVED = ("experiment.json", "places.json", "looks.json")
 "Records of an experiment beside that of its trials."
 USED = ("versions", "python")
 "Facts of a run that pages tell."
+REMEDY = "restore it, or begin the experiment anew"
 FOR_FOLDER = "/EXPERIMENT"
 "What stands for the folder of an experiment."
 FOR_HOME = "/HOME"
@@ -60,7 +61,7 @@ class Head:
         """What is kept, the same for the same records. Raises OSError and DamagedRecord."""
         lines: list[Mapping[str, Any]] = [{"kind": "head", "version": VERSION, **asdict(self)}]
         for name, directory in experiments.items():
-            anonymous = _Anonymous(directory.root)
+            anonymous = _Anonymous(_roots(directory))
             lines += [anonymous.of(line) for line in _lines(name, directory)]
         text = "".join(f"{json.dumps(line)}\n" for line in lines)
         return text.replace(f"{Path.home()}/", f"{FOR_HOME}/")
@@ -70,7 +71,7 @@ class Head:
 class _Anonymous:
     """Names of hosts and paths of a folder, replaced by words that say nothing."""
 
-    root: Path
+    roots: Sequence[str]
     hosts: dict[str, str] = field(default_factory=dict)
 
     def of(self, told: Any, name: str = "") -> Any:
@@ -85,7 +86,17 @@ class _Anonymous:
             return self.hosts.setdefault(told, f"host {len(self.hosts) + 1}")
         if name in NOWHERE and told.startswith("/"):
             return ""
-        return told.replace(str(self.root), FOR_FOLDER)
+        for root in self.roots:
+            told = told.replace(root, FOR_FOLDER)
+        return told
+
+
+def _roots(directory: ExperimentDirectory) -> list[str]:
+    """The folder of an experiment, and where it was when its places were looked at."""
+    here = str(directory.root)
+    if not directory.places.exists():
+        return [here]
+    return [here, load_record(directory.places, REMEDY).get("root", here)]
 
 
 def _lines(name: str, directory: ExperimentDirectory) -> Iterator[dict[str, Any]]:
@@ -106,7 +117,7 @@ def _saved(path: Path) -> dict[str, Any] | None:
     """What a record says, without the folder that it was in; None where there is none."""
     if not path.exists():
         return None
-    told = load_record(path, "restore it, or begin the experiment anew")
+    told = load_record(path, REMEDY)
     return {key: value for key, value in told.items() if key != "root"}
 
 
