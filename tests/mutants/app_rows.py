@@ -115,8 +115,8 @@ APPS = [
     Mutant(
         "who has failed and is found done counts as failed for ever",
         "src/hyperslab/driver/tried.py",
-        'if whole["first"] in found}',
-        'if whole["first"] in ()}',
+        'if whole["first"] in found]',
+        'if whole["first"] in ()]',
         "tests/apps/bids/test_gathering.py::test_who_has_failed_and_is_found_done",
     ),
     Mutant(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.tried import found_done
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import LOGS, Ran
 from hyperslab.plan.journal import Tail
@@ -35,11 +36,15 @@ class Logged:
 
 
 def logged(directory: RunDirectory) -> list[Logged]:
-    """The attempts at all commands of a run directory, those of earlier submissions first. Raises
+    """The attempts at all commands of a run directory, those of earlier submissions first, but
+    behind those that have failed the one whose results a later submission has found there. Raises
     UsageError for a run of something else.
     """
     directory.latest()
-    found = _each_once(one for folder, plan in directory.plans() for one in _of(folder, plan))
+    found: list[Logged] = []
+    for folder, plan in directory.plans():
+        found = _each_once([*found, *_of(folder, plan)])
+        found = _in_force(found, found_done(plan))
     if not found and not any("command" in plan["summary"] for _, plan in directory.plans()):
         raise UsageError(
             f"{directory.place}: no commands were run there: what functions print is in"
@@ -52,6 +57,19 @@ def _each_once(attempts: Iterable[Logged]) -> list[Logged]:
     """What a later submission has taken over is told by both, last by that one."""
     found = {(one.path, one.ran.offset, one.label, one.attempt): one for one in attempts}
     return list(found.values())
+
+
+def _in_force(attempts: list[Logged], labels: Collection[str]) -> list[Logged]:
+    """The same attempts; where the last one of these labels has failed, the newest one that has not
+    is last.
+    """
+    newest = {one.label: one for one in attempts if one.label in labels}
+    failed = {label for label, one in newest.items() if one.failure}
+    if not failed:
+        return attempts
+    done = {one.label: one for one in attempts if one.label in failed and not one.failure}
+    moved = set(map(id, done.values()))
+    return [*(one for one in attempts if id(one) not in moved), *done.values()]
 
 
 def _of(folder: Path, plan: Mapping[str, Any]) -> Iterator[Logged]:

@@ -44,9 +44,13 @@ def ends_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, b
     """The same, with the wholes that it was asked for and has found done: whatever had become of
     them before, their results are there.
     """
+    return dict.fromkeys(found_done(kept), True) | tried_of(outcomes, kept)
+
+
+def found_done(kept: Mapping[str, Any]) -> list[str]:
+    """Names of the wholes that a submission was asked for, and has found done."""
     found = set(kept.get("found", ()))  # which earlier versions did not record
-    names = {whole["name"]: True for whole in kept["wholes"] if whole["first"] in found}
-    return names | tried_of(outcomes, kept)
+    return [whole["name"] for whole in kept["wholes"] if whole["first"] in found]
 
 
 def left_out(plans: Iterable[Mapping[str, Any]]) -> set[str]:

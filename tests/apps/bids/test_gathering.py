@@ -338,8 +338,10 @@ def test_who_has_failed_and_is_found_done(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="has no result of sub-1: run"):
             gathered(selection, out, COUNT)
         assert gathered(selection, out, COUNT, allow_missing=True) == ["names"]
+    assert call("logs", out).code == 1
     found = run()
     assert (found.done, len(Tail(found.folder).poll())) == (2, 0)
+    assert call("logs", out).code == 0
     assert gathered(selection, out, COUNT) == ["names"]
 
 
