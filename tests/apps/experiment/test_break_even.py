@@ -116,7 +116,7 @@ def test_what_replicates_disagree_on_is_told_with_its_bounds(tmp_path: Path) -> 
     assert "0 is within 10 % of it" not in told
     assert "at the latest once tasks take longer than 1" in told
     assert ", and whether before is open; with many more tasks, beside 0, " in told
-    assert told.endswith("from a length on that is open.")
+    assert told.endswith("beside 0, for 0.4 it is open from which length on.")
 
 
 def test_how_far_lines_are_off_widens_the_bounds(tmp_path: Path) -> None:

@@ -359,6 +359,8 @@ def test_a_number_that_is_to_grow() -> None:
     assert rising("Seconds", high, none).outcome == "refuted"
     assert "-4 (-4.25 to -3.75)" in rising("Seconds", high, none).evidence[0]
     assert "1 on dram and 4 on isilon, which is 4.0" in rising("Share", low, high).evidence[0]
+    more = ("isilon", {**high[1], (4, 0): 400.0})
+    assert rising("Share", low, more) == rising("Share", low, high), "means are of the pairs"
 
 
 def test_what_was_not_run_is_not_tested(tmp_path: Path) -> None:

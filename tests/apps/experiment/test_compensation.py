@@ -52,8 +52,12 @@ def test_engines_trade_overhead_for_transfer_or_not(
 
 
 def test_why_a_pair_is_open() -> None:
-    said = [why_open(_traded(*costs)[0]) for costs in ((0.0, 0.0), (2.0, 0.0), (2.0, 1.0))]
+    said = [why_open(_traded(*costs))[0] for costs in ((0.0, 0.0), (2.0, 0.0), (2.0, 1.0))]
     assert [text.split()[1] for text in said] == ["overheads", "transfers", "differ"]
+    own = [(5 + more, 50 - more) for more in (1.4, 2.0, 2.6)]
+    one = Traded("threads", "processes", own, [(5.0, 50.0)] * 3)
+    assert why_open([one]) == ["Whether both together are as much is open."]
+    assert why_open([one] * 2) == ["That overheads differ is not shown."] * 2, "among two"
 
 
 def test_reading_that_is_booked_as_overhead_makes_up_for_nothing() -> None:

@@ -233,7 +233,7 @@ def _many(found: Sequence[BreakEven]) -> str:
     ]
     unsure = [one.engine for one in known if _is_open(one.many_s)]
     if unsure:
-        lengths.append(f"{show_list(unsure)} from a length on that is open")
+        lengths.append(f"for {show_list(unsure)} it is open from which length on")
     if not lengths:
         return ""
     return f"; with many more tasks, beside {known[0].cheapest}, {show_list(lengths)}"

@@ -133,11 +133,17 @@ def numbers(one: Traded) -> str:
     )
 
 
-def why_open(one: Traded) -> str:
-    """What is not shown of two engines that are open."""
-    if not is_told(differs_p(one.overheads)):
+def why_open(found: Sequence[Traded]) -> list[str]:
+    """What is not shown of every two engines, allowing for their number, if they are open."""
+    overheads = holm([differs_p(one.overheads) for one in found])
+    transfers = holm([differs_p(one.transfers) for one in found])
+    return [_why(*one) for one in zip(found, overheads, transfers, strict=True)]
+
+
+def _why(one: Traded, overheads: float | None, transfers: float | None) -> str:
+    if not is_told(overheads):
         return "That overheads differ is not shown."
-    if not is_told(differs_p(one.transfers)):
+    if not is_told(transfers):
         return "That transfers differ is not shown."
     if fmean(one.overheads) * fmean(one.transfers) > 0:
         return "Both differ the same way, and whether by more than the margin is open."

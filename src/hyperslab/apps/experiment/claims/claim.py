@@ -424,7 +424,8 @@ def rising(
     if not both:
         return Judged("not tested", ["No replicate of both cells knows this number."])
     pairs = [(last[1][one], first[1][one]) for one in both]
-    means = [f"{show(fmean(values.values()))} on {name}" for name, values in (first, last)]
+    numbers = {name: [values[one] for one in both] for name, values in (first, last)}
+    means = [f"{show(fmean(values))} on {name}" for name, values in numbers.items()]
     head = f"{what}: {show_list(means)}"
     return judged_contrasts([contrast(head, pairs)])
 

@@ -423,7 +423,8 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         "reproduced": "Where one has to be far away, let it be the scheduler, and no worker.",
         "in part": "Where one has to be far away, rather the scheduler than a worker.",
         "mixed": "Where one has to be far away, measure both: it depends on how far.",
-        "refuted in part": "Do not place the scheduler farther away than its workers.",
+        "refuted in part": "A distant scheduler is no better than a distant worker, as far as this"
+        " tells.",
         "refuted": "A distant scheduler is no better than a distant worker.",
     },
     LOSSES: {

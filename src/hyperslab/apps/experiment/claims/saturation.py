@@ -192,14 +192,14 @@ def compensation(evidence: Evidence) -> Judged:
     if not found:
         return Judged("not tested", [NOT_RUN])
     signs = signs_of(found, evidence.margin)
-    told = [_said(one, sign) for one, sign in zip(found, signs, strict=True)]
+    told = [_said(*one) for one in zip(found, signs, why_open(found), strict=True)]
     return where_storage_binds(evidence, engines, by_signs(signs, told))
 
 
-def _said(one: Traded, sign: bool | None) -> str:
+def _said(one: Traded, sign: bool | None, why: str) -> str:
     told = f"{numbers(one)}."
     if sign is None:
-        return f"{told} {why_open(one)}"
+        return f"{told} {why}"
     return told
 
 

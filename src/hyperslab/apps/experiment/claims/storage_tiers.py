@@ -448,8 +448,8 @@ ADVICE: Mapping[str, Mapping[Outcome, str]] = {
         "refuted": "Whole files by Spark do as well as a pool of processes.",
     },
     HIDDEN: {
-        "by construction": "Write back where tasks compute while outputs are written: it saves up"
-        " to the time for which the medium is written.",
+        "by construction": "Write back where tasks compute while outputs are written: it saves no"
+        " more than the time for which the medium is written, and no more than all else takes.",
         "reproduced": "Write back where tasks compute while outputs are written.",
         "refuted": "Write-back need not be asked for.",
     },

@@ -4,8 +4,8 @@ the last write is in memory.
 Until the last write is in memory it saves no more than the time for which the medium is written.
 Until all is on storage it saves no more than the part of that time that can overlap with what else
 is done: the shorter one of both. Where that is little of a makespan, no number of replicates of
-such trials shows whether write-back pays; and with nothing else to do there is hardly anything
-behind which writing could be hidden.
+such trials shows whether write-back pays; and with nothing to compute there are reading and what an
+engine does around its tasks alone behind which writing could be hidden.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ ONE_MOMENT = (
     " is not judged."
 )
 NOTHING_HIDDEN = (
-    "With nothing else to do, write-back has hardly anything to hide writing behind: how little"
-    " sooner all is on storage is by construction, as is that memory has it sooner."
+    "With nothing to compute meanwhile, write-back can hide writing behind reading and what an"
+    " engine does around its tasks, and behind nothing else: how much sooner all is on storage is"
+    " by construction, as is that memory has it sooner."
 )
 TOLD_GAIN = 3
 "Margins that write-back has to be able to gain, so that it is told whether it does."
