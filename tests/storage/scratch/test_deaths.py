@@ -211,6 +211,38 @@ def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Po
     assert not any(mount.source == scratch.source for mount in mounts())
 
 
+@pytest.mark.parametrize("way", ["fuse", "directory"])
+def test_a_command_goes_on_in_its_scratch_where_who_has_started_it_is_killed(
+    storage: Path, way: str
+) -> None:
+    """What it writes goes nowhere else, and all is removed when it has ended."""
+    script = (
+        'echo "$TMPDIR"; read line; echo more > "$TMPDIR/more" && cat "$TMPDIR/more"; read line'
+    )
+    words = hyperslab("scratch", "exec", "--on", storage, "--way", way, "--", "sh", "-c", script)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        place = place_of(process)
+        process.kill()
+        process.wait()
+        [scratch] = registry.recorded()
+        with registry.locked():
+            assert removing.sweep() == []
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "more\n"
+        assert os.listdir(place) == ["more"]
+        process.stdin.close()
+        await_that("the end of the command", lambda: not registry.is_in_use(scratch))
+    await_that("the end of its program", lambda: not program.processes_of(scratch))
+    assert way == "directory" or os.listdir(place) == [], "nothing is beneath the mount"
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [scratch.name]
+    assert is_gone(scratch, storage)
+
+
 def test_scratch_whose_making_was_killed_is_swept(
     storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

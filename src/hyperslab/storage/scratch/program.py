@@ -77,6 +77,13 @@ def let_go(scratch: Scratch) -> None:
         lifeline.close()
 
 
+def lifelines(scratch: Scratch) -> list[int]:
+    """Descriptors with which a program ends once nobody has them any more; [] where it ends with
+    nobody.
+    """
+    return [lifeline.fileno() for name, lifeline in _lifelines.items() if name == scratch.name]
+
+
 def prefix(scratch: Scratch) -> tuple[str, ...]:
     """Words before a command that is to see the directory under its own name."""
     if scratch.way != NAMESPACE:

@@ -89,7 +89,7 @@ def is_left(scratch: Scratch, among: Mapping[int, str]) -> bool:
     """Whether scratch is there for nobody, or is of no use; `among` are the processes that run."""
     if scratch.is_of_others:
         return False
-    if not scratch.is_owned:
+    if not scratch.is_owned and not registry.is_in_use(scratch):
         return True
     needs_program = scratch.way in (FUSE, NAMESPACE, FUSE2FS)
     return needs_program and not program.processes_of(scratch, among)
