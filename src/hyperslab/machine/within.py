@@ -1,4 +1,4 @@
-"""Within: a time limit for what may wait for storage that does not answer.
+"""Time limits for what may wait for storage that does not answer.
 
 A thread that waits for storage cannot be interrupted. It is left behind, and ends with its process.
 """
