@@ -112,6 +112,19 @@ def test_nothing_is_claimed_of_places_that_are_alike(tmp_path: Path) -> None:
     assert outcome(slow, "at most 1.6") == "refuted"
 
 
+def test_what_gains_by_shared_storage_supports_no_loss(tmp_path: Path) -> None:
+    """A ratio below 1 is none, be it above those of others; nor is one as unaffected."""
+
+    def gaining(levels: Levels) -> float:
+        if levels["scratch"] != "shared":
+            return 1.0
+        return 0.81 if levels["workload"] == "agg-by-key-naive" else 0.6
+
+    said = found("scratch", tmp_path, gaining)
+    assert outcome(said, "loses most") == "refuted"
+    assert outcome(said, "shuffles nothing") == "refuted"
+
+
 def test_growth_with_clients(tmp_path: Path) -> None:
     def served_in_turns(levels: Levels) -> float:
         return float(levels["clients"]) if levels["scratch"] == "shared" else 1.0
@@ -121,6 +134,13 @@ def test_growth_with_clients(tmp_path: Path) -> None:
     assert outcome(said, "With several nodes") == "reproduced"
     alike = found("clients", tmp_path, lambda levels: float(levels["clients"]))
     assert outcome(alike, "grows with the number of nodes") == "open"
+
+    def gaining(levels: Levels) -> float:
+        clients = float(levels["clients"])
+        return 0.5 + clients / 20 if levels["scratch"] == "shared" else 1.0
+
+    below = found("clients", tmp_path, gaining)
+    assert outcome(below, "grows with the number of nodes") == "refuted"
 
 
 def test_the_cause(tmp_path: Path) -> None:

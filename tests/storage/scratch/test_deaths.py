@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from hyperslab.errors import UsageError
+from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import mounts
-from hyperslab.storage.scratch import program, registry, removing
+from hyperslab.storage.scratch import program, registry, removing, sizing
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import LOOP, Scratch, plain_name
+from tests.storage.emulation.tiers import mounted
 from tests.storage.scratch.stage import (
     await_gone,
     hyperslab,
@@ -211,6 +214,38 @@ def test_a_program_ends_with_its_owner(storage: Path, others: list[subprocess.Po
     assert not any(mount.source == scratch.source for mount in mounts())
 
 
+@pytest.mark.parametrize("way", ["fuse", "directory"])
+def test_a_command_goes_on_in_its_scratch_where_who_has_started_it_is_killed(
+    storage: Path, way: str
+) -> None:
+    """What it writes goes nowhere else, and all is removed when it has ended."""
+    script = (
+        'echo "$TMPDIR"; read line; echo more > "$TMPDIR/more" && cat "$TMPDIR/more"; read line'
+    )
+    words = hyperslab("scratch", "exec", "--on", storage, "--way", way, "--", "sh", "-c", script)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        place = place_of(process)
+        process.kill()
+        process.wait()
+        [scratch] = registry.recorded()
+        with registry.locked():
+            assert removing.sweep() == []
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "more\n"
+        assert os.listdir(place) == ["more"]
+        process.stdin.close()
+        await_that("the end of the command", lambda: not registry.is_in_use(scratch))
+    await_that("the end of its program", lambda: not program.processes_of(scratch))
+    assert way == "directory" or os.listdir(place) == [], "nothing is beneath the mount"
+    with registry.locked():
+        assert [one.name for one in removing.sweep()] == [scratch.name]
+    assert is_gone(scratch, storage)
+
+
 def test_scratch_whose_making_was_killed_is_swept(
     storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +327,37 @@ def test_a_program_that_does_not_end_is_not_waited_for(
         assert [one.name for one in registry.recorded()] == [scratch.name]
     removing.remove(scratch, by_force=True)
     assert is_gone(scratch, storage)
+
+
+def test_a_storage_that_does_not_answer_keeps_nobody_else_waiting(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what was left there, nor what somebody asks for there, nor a program that waits."""
+    place = tmp_path / "tier"
+    place.mkdir()
+    with mounted(place, Settings()) as emulation:
+        dead = made(place, way="directory")
+        registry.record(replace(dead, owner=2**22, owner_started=1))
+        assert emulation.pid is not None
+        os.kill(emulation.pid, signal.SIGSTOP)
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(removing, "ANSWER_S", 0.2)
+                patch.setattr(sizing, "ANSWER_S", 0.2)
+                patch.setattr(program, "_READY_S", 0.2)
+                other = made(storage)
+                assert {one.name for one in registry.recorded()} == {dead.name, other.name}
+                removing.remove(other)
+                with pytest.raises(UsageError, match=f"--on {place} does not answer"):
+                    made(place)
+                with pytest.raises(ScratchFailed, match="was not ready in"):
+                    program.start(replace(other, on=str(place)))
+                registry.forget(other)
+        finally:
+            os.kill(emulation.pid, signal.SIGCONT)
+        with registry.locked():
+            assert [one.name for one in removing.sweep()] == [dead.name]
+        assert is_gone(dead, place)
 
 
 def test_scratch_of_another_host_is_left_alone(storage: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -103,10 +104,13 @@ def let_go(emulation: Emulation) -> None:
 
 
 def begun(
-    command: Sequence[str], log: Path, stdin: int = subprocess.DEVNULL
+    command: Sequence[str],
+    log: Path,
+    stdin: int = subprocess.DEVNULL,
+    limit_s: float | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Process of a program that has said that it is ready; it runs in the folder of its log. Raises
-    NotReady.
+    """Process of a program that has said that it is ready, in so many seconds if they are limited;
+    it runs in the folder of its log. Raises NotReady.
     """
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -120,9 +124,12 @@ def begun(
     assert process.stdout is not None
     try:
         with process.stdout as told:
+            _require_word(told, limit_s)
             is_ready = told.readline() == _READY
     except BaseException:
         process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
         raise
     finally:
         reap(process)
@@ -130,6 +137,15 @@ def begun(
         return process
     process.wait()
     raise NotReady(reason(log))
+
+
+def _require_word(told: IO[bytes], limit_s: float | None) -> None:
+    """Raise NotReady where a program says nothing in time, and does not end."""
+    heard, _, _ = select.select([told], [], [], limit_s)
+    if not heard:
+        raise NotReady(
+            f"its program was not ready in {limit_s} s, as where storage does not answer"
+        )
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:

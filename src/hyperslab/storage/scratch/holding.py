@@ -16,7 +16,7 @@ from pathlib import Path
 from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
 from hyperslab.machine.words import unset_in
-from hyperslab.storage.scratch import program, sizing
+from hyperslab.storage.scratch import program, registry, sizing
 from hyperslab.storage.scratch.making import AUTO, Wish, create
 from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS, Scratch
 from hyperslab.storage.scratch.removing import why_left
@@ -136,11 +136,15 @@ def notes_on(made: Scratch) -> list[str]:
 
 
 def run_within(made: Scratch, words: Sequence[str]) -> int:
-    """Run a command whose temporary files go to scratch; returns its exit status. Raises UsageError
-    where it cannot be started.
+    """Run a command whose temporary files go to scratch; returns its exit status. Where this
+    process is killed meanwhile, both go on until the command ends. Raises UsageError where it
+    cannot be started.
     """
     environment = {**os.environ, **surroundings(made)}
-    return run_in_foreground([*program.prefix(made), *words], environment, words[0])
+    command = [*program.prefix(made), *words]
+    with registry.in_use(made) as use:
+        handed_on = [use, *program.lifelines(made)]
+        return run_in_foreground(command, environment, words[0], handed_on)
 
 
 def surroundings(made: Scratch) -> dict[str, str]:

@@ -19,6 +19,8 @@ OVERFLOW, LOST = "overflow: ", "lost: "
 "How lines begin by which the program tells what becomes of files."
 _OTHER = "fuse2fs"
 "Program of the way of that name; it has no other name, as that of this project may have."
+_READY_S = 30.0
+"Time that a program has until it is ready: others wait for the lock meanwhile."
 _lifelines: dict[str, IO[bytes]] = {}
 "What a program ends with that is there for this process; held open until then."
 
@@ -62,7 +64,7 @@ def start(scratch: Scratch, beside: Sequence[int] = ()) -> int:
     if scratch.is_kept:
         stdin = subprocess.DEVNULL
     try:
-        process = begun(command(scratch, beside), scratch.log, stdin)
+        process = begun(command(scratch, beside), scratch.log, stdin, _READY_S)
     except NotReady as why:
         raise ScratchFailed(str(why)) from None
     if process.stdin is not None:
@@ -75,6 +77,13 @@ def let_go(scratch: Scratch) -> None:
     lifeline = _lifelines.pop(scratch.name, None)
     if lifeline is not None:
         lifeline.close()
+
+
+def lifelines(scratch: Scratch) -> list[int]:
+    """Descriptors with which a program ends once nobody has them any more; [] where it ends with
+    nobody.
+    """
+    return [lifeline.fileno() for name, lifeline in _lifelines.items() if name == scratch.name]
 
 
 def prefix(scratch: Scratch) -> tuple[str, ...]:

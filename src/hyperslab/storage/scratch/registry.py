@@ -6,10 +6,12 @@ mounted lies in that folder, under a name of its own, which tells it from all el
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -86,6 +88,13 @@ class Scratch:
         """File to which its program writes."""
         return folder() / f"{self.name}.log"
 
+    @property
+    def held(self) -> Path:
+        """File whose lock a command has that uses it, with all that it has started: they may go on
+        where who made it is dead.
+        """
+        return folder() / f"{self.name}.held"
+
     def as_json(self) -> dict[str, Any]:
         """Record as JSON has it; `from_json` reads it back."""
         return asdict(self)
@@ -120,8 +129,34 @@ def record(scratch: Scratch) -> None:
 
 def forget(scratch: Scratch) -> None:
     """Remove all that is written down of scratch, last the record by which the rest is found."""
-    for suffix in ("log", "json"):
+    for suffix in ("log", "held", "json"):
         (folder() / f"{scratch.name}.{suffix}").unlink(missing_ok=True)
+
+
+@contextmanager
+def in_use(scratch: Scratch) -> Iterator[int]:
+    """A block in which scratch is in use, and longer by commands that are given the descriptor."""
+    descriptor = os.open(scratch.held, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_in_use(scratch: Scratch) -> bool:
+    """Whether a command uses scratch, be it of somebody who is dead."""
+    try:
+        descriptor = os.open(scratch.held, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def tidy() -> None:

@@ -8,13 +8,16 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from hyperslab.errors import HyperslabError
+from hyperslab.machine.within import within
 from hyperslab.storage.emulation.program import unmount
 from hyperslab.storage.mounts import mounts
 from hyperslab.storage.scratch import program, registry
 from hyperslab.storage.scratch.registry import FUSE, FUSE2FS, LOOP, NAMESPACE, Scratch, plain_name
+from hyperslab.storage.scratch.sizing import ANSWER_S
 from hyperslab.storage.scratch.ways import MEMORY
 from hyperslab.storage.trees import remove_around, still_mounted
 
@@ -45,7 +48,7 @@ def remove(scratch: Scratch, by_force: bool = False, within_s: float | None = No
     _end(scratch, by_force, _END_S if within_s is None else within_s)
     _unmount(scratch, lazily=True)  # what a program mounted between these two, and was killed
     for place in _places(scratch):
-        _discard(place)
+        _discard_in_time(place)
     registry.forget(scratch)
 
 
@@ -89,7 +92,7 @@ def is_left(scratch: Scratch, among: Mapping[int, str]) -> bool:
     """Whether scratch is there for nobody, or is of no use; `among` are the processes that run."""
     if scratch.is_of_others:
         return False
-    if not scratch.is_owned:
+    if not scratch.is_owned and not registry.is_in_use(scratch):
         return True
     needs_program = scratch.way in (FUSE, NAMESPACE, FUSE2FS)
     return needs_program and not program.processes_of(scratch, among)
@@ -158,6 +161,23 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
     for pid in processes:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def _discard_in_time(place: Path) -> None:
+    """Remove what may lie on a storage that does not answer, for which nobody is to wait: whoever
+    makes scratch meanwhile waits for the lock. Raises ScratchLeft.
+    """
+    try:
+        within(ANSWER_S, partial(_ask, place.parent))
+    except TimeoutError:
+        raise ScratchLeft(f"{place.parent} does not answer, where {place.name} may be") from None
+    _discard(place)
+
+
+def _ask(storage: Path) -> None:
+    """Return when a storage has answered, be it that it is gone."""
+    with suppress(OSError):
+        os.statvfs(storage)
 
 
 def _discard(place: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 from hyperslab.errors import UsageError
 from hyperslab.machine.host import Host
+from hyperslab.machine.within import within
 from hyperslab.storage.mounts import file_system
 from hyperslab.units import show_bytes
 
 BLOCK_NBYTES = 4096
 "Room that the smallest file takes."
 LEAST_NBYTES = 64 << 20
+ANSWER_S = 10.0
+"Time that a storage has to answer before it is told that it does not."
 _SHARE = 0.5
 "Share of what is free that is taken where nobody says how much."
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -49,9 +53,18 @@ def usual_nbytes(place: str) -> int:
 
 
 def require_directory(flag: str, place: Path) -> str:
-    """A directory without links. Raises UsageError for one that is not there, or that cannot be
-    written to.
+    """A directory without links. Raises UsageError for one that is not there, that cannot be
+    written to, or that does not answer in time.
     """
+    try:
+        return within(ANSWER_S, partial(_required, flag, place))
+    except TimeoutError:
+        raise UsageError(
+            f"{flag} {place} does not answer: wait until it does, or give another directory"
+        ) from None
+
+
+def _required(flag: str, place: Path) -> str:
     folder = os.path.realpath(place)
     if not os.path.isdir(folder):
         raise UsageError(f"{flag} {place}: there is no such directory; give one that is there")
