@@ -54,7 +54,6 @@ from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.settings import Settings
 from hyperslab.plan.shipment import Shipment, pack
-from hyperslab.plan.task import Outcome
 from hyperslab.plan.written import texts
 from hyperslab.report import levels
 from hyperslab.report.progress import Progress, Quiet
@@ -354,12 +353,7 @@ class Driver(Rounds):
             if not self.is_left:
                 fence.end(self.folder)
                 self.products.sweep()
-        # an attempt that its engine has given up may still write
-        self.directory.await_workers(self.progress.tell)
-        results: Mapping[int, Outcome] = {}
-        if self.plan.stages[-1].job.output:
-            results = resume.results(self.inherited)
-        self.products.commit(results, self.options.overwrite)
+        self._commit()
 
     def _start_engine(self) -> None:
         """Start the engine; while its workers start, and work, get ready for the end."""
@@ -424,6 +418,8 @@ class Driver(Rounds):
         }
         if staged := self.staging.record():
             meta["staging"] = staged
+        if self.files_named:
+            meta["naming"] = {"files": self.files_named, "seconds": self.naming_ns / 1e9}
         return meta
 
     def _keep_records(self) -> Result:
