@@ -109,7 +109,11 @@ class _Batch:
         """Wait for the bytes of files, several at a time; returns the files that are on storage."""
         with ThreadPoolExecutor(AT_ONCE) as beside:
             waiting = [(file, (each, beside.submit(each.secure))) for file, each in ready]
-        return self._each(waiting, _awaited)
+        secured = self._each(waiting, _awaited)
+        kept = {file.final for file, _ in secured}
+        if lost := [file for file, _ in ready if file.final not in kept]:
+            self._directory.doubt(Path(file.volume.partial) for file in lost)
+        return secured
 
     def _each(self, files: Iterable[Step[T]], step: Callable[[Complete, T], S]) -> list[Step[S]]:
         """What a step makes of those files with which it does not fail."""

@@ -278,6 +278,7 @@ class Products:
             replacement.begin(root)
         for problem in naming.name_all(self._directory, ready, told):
             raise problem
+        self._directory.unsynced.unlink(missing_ok=True)
         names = {path.name for path in self._paths()}
         for stale in leftovers(self._directory.out, names):  # of results that no longer counted
             remove_stale(stale)
@@ -386,10 +387,17 @@ class Products:
         """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
         OSError.
         """
-        if self._commands:
-            renaming.synchronise(self._directory.out)
-        elif self._blocks:
-            renaming.synchronise_all(files, self._directory.blocks)
+        if not (self._commands or self._blocks):
+            return
+        try:
+            if self._commands:
+                renaming.synchronise(self._directory.out)
+            else:
+                renaming.synchronise_all(files, self._directory.blocks)
+        except OSError:
+            self._directory.doubt(files)
+            raise
+        self._directory.unsynced.unlink(missing_ok=True)
 
     def manifest(
         self, results: Mapping[int, Outcome], others: Sequence[Path] = ()

@@ -303,7 +303,8 @@ class Driver(Rounds):
         if self.prepared.damaged:
             self.progress.tell(
                 f"note       {show_count(self.prepared.damaged, 'task')} will be repeated: the"
-                " machine was restarted and may have lost what they wrote"
+                " machine was restarted, or its storage has failed, and may have lost what they"
+                " wrote"
             )
         for text in filter(None, (self.plan.note, *self.pipeline.notes, *self.prepared.notes)):
             self.progress.tell(in_callers_words(f"note       {text}"))

@@ -69,6 +69,10 @@ class Study:
             *more,
         )
 
+    def alike(self) -> tuple[object, ...]:
+        """A run whose tasks name their files themselves."""
+        return ("run", "increment", *self.line()[2:])
+
     def right(self) -> list[str]:
         """Names of the files that are there; each is whole."""
         found = sorted(path.name for path in self.out.glob("[!.]*"))
@@ -165,6 +169,40 @@ def test_bytes_of_one_that_do_not_get_to_storage(
     assert recorded(study.out) == held
     assert study.right() == NAMES
     assert call("verify", study.out).code == 0
+
+
+@pytest.mark.parametrize("keep", ["volume", "blocks"])
+def test_bytes_that_storage_has_lost_are_written_again(
+    study: Study, monkeypatch: pytest.MonkeyPatch, keep: str
+) -> None:
+    """After a sync that failed, the kernel takes the pages for written, and the next one
+    succeeds.
+    """
+    line = study.line() if keep == "volume" else study.alike()
+
+    def lose(path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+        raise OSError(5, os.strerror(5), str(path))
+
+    def synchronise(path: Path, only_names: bool = False) -> None:
+        if path.name.startswith((".s2.nii.", "s2.nii")):
+            lose(path)
+        plain(path, only_names)
+
+    plain = renaming.synchronise
+    with monkeypatch.context() as patch:
+        patch.setattr(renaming, "synchronise", synchronise)
+        failed = call(*line)
+    assert (failed.code, failed.err.count("\n")) == (1, 1), failed
+    assert "Input/output error" in failed.err
+    held = recorded(study.out)
+    succeed(*line, "--resume")
+    assert recorded(study.out) == held + 1, "one is done again"
+    assert call("verify", study.out).code == 0
+    if keep == "volume":
+        assert study.right() == NAMES
+    succeed(*line, "--resume")
+    assert recorded(study.out) == held + 1, "it is sure again"
 
 
 def test_a_batch_that_cannot_be_noted(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
