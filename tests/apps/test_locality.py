@@ -86,6 +86,34 @@ def test_a_gaussian_without_a_halo_is_told_with_the_halo_that_it_needs() -> None
     assert check_locality(Pipeline(values).map(gaussian, halo=5)).enough == (8, 8, 8)
 
 
+def echoed(block: Array) -> Array:
+    """Each plane with what is 70 planes before it."""
+    made = block.copy()
+    made[70:] += block[:-70]
+    return made
+
+
+def test_what_reaches_farther_than_half_a_cubic_sample_is_seen_in_a_long_one() -> None:
+    values = noise((300, 20, 10))
+    found = check_locality(Pipeline(values).map(echoed))
+    assert not found.ok
+    assert found.window.count == (300, 20, 10)
+    assert found.axes == (0,)
+    (difference,) = found.differences
+    assert difference.reach == 70
+    assert found.enough == (70, 0, 0)
+
+
+def test_the_extent_of_the_longest_samples_is_told() -> None:
+    found = check_locality(Pipeline(noise((200, 20, 70))).map(np.abs))
+    assert found.ok
+    assert found.longest == (200, 20, 70)
+    (extents,) = found.lines()[1:]
+    assert extents.startswith("tried      up to 200,20,70 elements along axes 0,1,2: what reaches")
+    short = check_locality(Pipeline(noise((30, 20, 10))).map(np.abs))
+    assert len(short.lines()) == 1
+
+
 def test_planes_that_are_counted_by_twos_or_threes_are_told() -> None:
     """Which a cut after 32 planes, or after 33, does not show."""
     for step in (2, 3):

@@ -89,7 +89,7 @@ MUTANTS = [
     Mutant(
         "a file gets its name before its bytes are on storage",
         "src/hyperslab/blocks/writing/forms/form.py",
-        "renaming.synchronise(ready.path)",
+        "renaming.synchronise(self.path)",
         "pass",
         "tests/blocks/test_writing.py::test_nothing_has_the_name_before_all_is_on_storage",
     ),

@@ -27,6 +27,7 @@ from hyperslab.apps.samples import (
     cut_of,
     equal,
     is_nearly_constant,
+    long_samples_of,
     made_of_window,
     samples_of,
 )
@@ -175,6 +176,8 @@ class Locality:
     "Windows that were tried, this one first, of which all say the same."
     advice: Advice | None = None
     "What to do; None where the function is not repeatable."
+    longest: tuple[int, ...] = ()
+    "Extent of the longest window that was tried along each axis, where none shows a difference."
 
     @property
     def enough(self) -> tuple[int, ...] | None:
@@ -222,11 +225,20 @@ class Locality:
         if not self.axes:
             return ["local      the blocks are not cut along any axis, so that nothing can differ"]
         if self.ok:
-            return [f"local      with a halo of {halo}, {same}{self._rounded()}"]
+            said = [f"local      with a halo of {halo}, {same}{self._rounded()}"]
+            return [*said, *self._extents()]
         said = [f"not local  with a halo of {halo}, the result depends on the blocks: {where}"]
         said += [_told(found) for found in self.differences if not found.is_rounding]
         assert self.advice is not None
         return [*said, *self.advice.lines(self.window)]
+
+    def _extents(self) -> list[str]:
+        """How long the longest windows were, where those of the first line were shorter."""
+        if self.longest in ((), self.window.count):
+            return []
+        extents = ",".join(str(self.longest[axis]) for axis in self.axes)
+        tried = f"up to {extents} elements along {_axes(self.axes)}"
+        return [f"tried      {tried}: what reaches farther than half of that may not be seen"]
 
     def _rounded(self) -> str:
         rounded = max((found.largest for found in self.differences), default=0.0)
@@ -283,7 +295,28 @@ def check_locality(
         if len(telling) == _SAMPLES:
             break
     alike = telling or tried
-    return replace(alike[0], samples=len(alike))
+    found = replace(alike[0], samples=len(alike))
+    if not found.ok:
+        return found
+    return _tried_along(pipeline, found, kept)
+
+
+def _tried_along(pipeline: Pipeline, found: Locality, kept: Collection[int]) -> Locality:
+    """What windows say that are longer than those which show no difference, each cut along its long
+    axis alone: a function may reach farther than half a window.
+    """
+    longest = list(found.window.count)
+    axes = set(range(len(longest)))
+    for axis, sample in long_samples_of(pipeline, found.window):
+        if axis not in found.axes:
+            continue
+        others = {*kept, *axes.difference({axis})}
+        along = _tried_on(_Trial(pipeline, sample.window), others, sample.is_nearly_constant)
+        if along.is_telling and not along.ok:
+            return along
+        if along.is_telling:
+            longest[axis] = sample.window.count[axis]
+    return replace(found, longest=tuple(longest))
 
 
 def _uncut(pipeline: Pipeline, rule: Rule) -> set[int]:

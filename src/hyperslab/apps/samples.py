@@ -49,11 +49,7 @@ def samples_of(pipeline: Pipeline) -> Iterator[Sample]:
     its middle where there are none.
     """
     plain = pipeline.altered(steps=(), inputs={PRIMARY: pipeline.source}, resample={})
-    whole = pipeline.source.wholes[0]
-    taken = Hyperslab.full(whole.shape)
-    if pipeline.region is not None:
-        taken = pipeline.region.within(whole)
-    places = list(dict.fromkeys(_places(taken)))
+    places = list(dict.fromkeys(_places(_taken(pipeline))))
     found = False
     for window in places:
         (values,) = made_of_window(plain, window).values()
@@ -62,6 +58,42 @@ def samples_of(pipeline: Pipeline) -> Iterator[Sample]:
             yield Sample(window, is_nearly_constant(values))
     if not found:
         yield Sample(places[0], is_nearly_constant=True)
+
+
+def long_samples_of(pipeline: Pipeline, window: Hyperslab) -> Iterator[tuple[int, Sample]]:
+    """Axes of the first array, or of its region, that are longer than a window, each with a part
+    around the middle that is as long as possible there, if its values differ.
+    """
+    plain = pipeline.altered(steps=(), inputs={PRIMARY: pipeline.source}, resample={})
+    taken = _taken(pipeline)
+    for axis, (extent, tried) in enumerate(zip(taken.count, window.count, strict=True)):
+        if extent <= tried:
+            continue
+        place = _long_place(taken, axis)
+        (values,) = made_of_window(plain, place).values()
+        if not is_constant(values):
+            yield axis, Sample(place, is_nearly_constant(values))
+
+
+def _long_place(taken: Hyperslab, axis: int) -> Hyperslab:
+    """The middle of an array, cut short along all axes before it is along one."""
+    shape = taken.count
+    count = [min(n, LARGEST_EXTENT) for n in shape]
+    count[axis] = min(shape[axis], LARGEST_SAMPLE)
+    while math.prod(count) > LARGEST_SAMPLE:
+        others = [each for each in range(len(count)) if each != axis and count[each] > 1]
+        longest = max(others, key=count.__getitem__, default=axis)
+        count[longest] //= 2
+    start = tuple((n - c) // 2 for n, c in zip(shape, count, strict=True))
+    return Hyperslab(start, tuple(count)).shift(taken.start)
+
+
+def _taken(pipeline: Pipeline) -> Hyperslab:
+    """The part of the first array that a pipeline is over."""
+    whole = pipeline.source.wholes[0]
+    if pipeline.region is None:
+        return Hyperslab.full(whole.shape)
+    return pipeline.region.within(whole)
 
 
 def _places(taken: Hyperslab) -> Iterator[Hyperslab]:

@@ -1,8 +1,7 @@
-"""Allocations: room for the files that several tasks write to, and names once all is there."""
+"""Allocations: room for the files that several tasks write to."""
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,6 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.blocks.writing import Written
 from hyperslab.blocks.writing.forms import form_of
-from hyperslab.driver.committed import note
-from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import AGAIN, HyperslabError, RunStopped
 from hyperslab.plan.task import Volume
 from hyperslab.storage.full import why
@@ -66,37 +63,6 @@ def allocate(volume: Volume) -> None:
             f"{volume.sink.path} cannot be created: {why(error, Path(volume.partial))}",
             "fix that, then use --resume",
         ) from error
-
-
-def commit(
-    directory: RunDirectory, volume: Volume, outputs: Sequence[Written], overwrite: bool
-) -> None:
-    """Let a file appear under its name, and note which one it is before. Raises RunStopped."""
-    sink, partial = volume
-    noted = functools.partial(note, directory, Path(sink.path), Path(partial))
-    try:
-        writing.commit(sink, partial, outputs, overwrite, noted)
-    except FileExistsError as error:
-        raise RunStopped(
-            f"{sink.path} was created by somebody else during the run, and is kept; the results are"
-            f" in {partial}",
-            "move the existing file away and use --resume",
-        ) from error
-    except HyperslabError as error:
-        raise RunStopped(error.sentence, error.resuming) from error
-    except Exception as error:
-        raise RunStopped(
-            f"{sink.path} cannot be finished: {_reason(error)}; what was written stays in"
-            f" {partial}",
-            "fix that, then use --resume",
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    """What an exception says, in few words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
 
 
 def is_kept(volume: Volume, written: Written, files: Mapping[str, str]) -> bool:

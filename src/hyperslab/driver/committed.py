@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,18 @@ class Committed:
     "None where an earlier version has finished it."
 
 
-def note(directory: RunDirectory, final: Path, partial: Path, ready: Path, frame: Frame) -> None:
-    """Record that a file, which is complete at `ready`, is about to get its name. Raises
-    OSError.
-    """
-    done = Committed(final.name, partial.name, _identity(ready), frame)
-    line = seal(json.dumps(asdict(done)).encode())
-    with (directory.root / RECORD).open("ab") as file:
-        file.write(b"\n%s\n" % line)  # the last line may have been cut off
-        file.flush()
-        os.fsync(file.fileno())
+def describe(final: Path, partial: Path, ready: Path, frame: Frame) -> Committed:
+    """What there is to note of a file that is complete at `ready`. Raises OSError."""
+    return Committed(final.name, partial.name, _identity(ready), frame)
+
+
+def note(directory: RunDirectory, files: Iterable[Committed]) -> None:
+    """Record, durably, that files are about to get their names. Raises OSError."""
+    lines = [b"\n%s\n" % seal(json.dumps(asdict(file)).encode()) for file in files]
+    with (directory.root / RECORD).open("ab") as record:
+        record.write(b"".join(lines))  # each begins a line: the last one may have been cut off
+        record.flush()
+        os.fsync(record.fileno())
 
 
 def committed(directory: RunDirectory) -> dict[str, Committed]:

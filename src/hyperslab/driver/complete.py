@@ -16,9 +16,10 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from hyperslab.driver import replaced, resume
+from hyperslab.driver import naming, replaced, resume
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.products import Complete, Products
+from hyperslab.driver.naming import Complete, Told
+from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.errors import HyperslabError
 from hyperslab.storage import fence
@@ -35,8 +36,10 @@ def name_complete(
     products: Products,
     inherited: Sequence[Inherited],
     done: Collection[int],
+    told: Told,
 ) -> list[str]:
-    """Let complete files appear; returns what people have to know of it, a sentence each.
+    """Let complete files appear, of which `told` is told; returns what people have to know of it, a
+    sentence each.
 
     `done` are the tasks that are done. `inherited` are the submissions that have done them, the
     last of which has just ended.
@@ -52,12 +55,8 @@ def name_complete(
         obstacle = _reason(directory, error)
     if obstacle:
         return [f"complete files have not got their names, --resume gives them: {obstacle}"]
-    problems = []
-    for each in _complete(products, inherited, done):  # attempts may have ended meanwhile
-        try:
-            products.commit_one(each)
-        except (HyperslabError, OSError) as error:
-            problems.append(_reason(directory, error))
+    files = _complete(products, inherited, done)  # attempts may have ended meanwhile
+    problems = list(map(str, naming.name_all(directory, files, told)))
     return [*_what_is_there(products), *problems]
 
 

@@ -56,7 +56,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -278,6 +278,21 @@ class RunDirectory:
         with suppress(FileNotFoundError, DamagedRecord):
             there.append(load_record(self.top / LEDGER, "")["newest"])
         return max(there, default=0)
+
+    @property
+    def unsynced(self) -> Path:
+        """A file that is there when storage has failed to take something: what is in memory, or
+        reported as done, may not be what is there.
+        """
+        return self.root / "unsynced"
+
+    def doubt(self, paths: Iterable[Path]) -> None:
+        """Note that storage has failed to take files or folders, and forget what memory has of
+        them, so that who reads them reads what is there. Raises OSError.
+        """
+        self.unsynced.touch()
+        for path in paths:
+            renaming.forget(path)
 
     def secure(self, folder: Path) -> None:
         """Wait until the journal of a submission is on storage, and the names above its records.

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import discard, part_folders, remove_stale
-from hyperslab.driver import allocations, replaced
+from hyperslab.driver import allocations, naming, replaced
 from hyperslab.driver.committed import RECORD, committed
 from hyperslab.driver.directory import LEDGER, RunDirectory
 from hyperslab.driver.manifest import MANIFEST, vouched_for
+from hyperslab.driver.naming import Complete, Told
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
@@ -25,14 +26,6 @@ from hyperslab.storage.unfinished import leftovers
 
 PUBLISHED = "published.json"
 "Record of the files of a conversion to a URL that have been sent, see hyperslab.apps.publication."
-
-
-class Complete(NamedTuple):
-    """A file all of whose regions are there, while it has not got its name."""
-
-    volume: Volume
-    outputs: list[Written]
-    "What was written of each region."
 
 
 class Products:
@@ -262,7 +255,7 @@ class Products:
                 del found[name]
         return found
 
-    def commit(self, results: Mapping[int, Outcome], overwrite: bool) -> None:
+    def commit(self, results: Mapping[int, Outcome], overwrite: bool, told: Told) -> None:
         """Let finished volumes appear under their names; then go those of a conversion that this
         one replaces.
 
@@ -275,16 +268,17 @@ class Products:
         going = replaced.may_go(self._directory)
         root = self._directory.root
         known = committed(self._directory)
-        ready = [
-            (unfinished, allocations.require_complete(unfinished, outputs))
-            for unfinished, outputs in self._unfinished(results, known)
-        ]
-        if not self._directory.file:
-            replacement.begin(root)
-        for unfinished, outputs in ready:
+        ready = []
+        for unfinished, outputs in self._unfinished(results, known):
             name = os.path.basename(unfinished.sink.path)
             is_to_go = overwrite or name in known or name in going
-            allocations.commit(self._directory, unfinished, outputs, is_to_go)
+            whole = allocations.require_complete(unfinished, outputs)
+            ready.append(Complete(unfinished, whole, is_to_go))
+        if not self._directory.file:
+            replacement.begin(root)
+        for problem in naming.name_all(self._directory, ready, told):
+            raise problem
+        self._directory.unsynced.unlink(missing_ok=True)
         names = {path.name for path in self._paths()}
         for stale in leftovers(self._directory.out, names):  # of results that no longer counted
             remove_stale(stale)
@@ -320,11 +314,6 @@ class Products:
             if len(there) == len(outputs):
                 found.append(Complete(volume, there))
         return found
-
-    def commit_one(self, one: Complete) -> None:
-        """Let a complete file appear under its name, if that is free. Raises RunStopped."""
-        outputs = allocations.require_complete(one.volume, one.outputs)
-        allocations.commit(self._directory, one.volume, outputs, overwrite=False)
 
     def to_be_replaced(self) -> set[str]:
         """Names of files that are there and are to be replaced by others, which are being made."""
@@ -398,10 +387,17 @@ class Products:
         """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
         OSError.
         """
-        if self._commands:
-            renaming.synchronise(self._directory.out)
-        elif self._blocks:
-            renaming.synchronise_all(files, self._directory.blocks)
+        if not (self._commands or self._blocks):
+            return
+        try:
+            if self._commands:
+                renaming.synchronise(self._directory.out)
+            else:
+                renaming.synchronise_all(files, self._directory.blocks)
+        except OSError:
+            self._directory.doubt(files)
+            raise
+        self._directory.unsynced.unlink(missing_ok=True)
 
     def manifest(
         self, results: Mapping[int, Outcome], others: Sequence[Path] = ()

@@ -132,8 +132,9 @@ def inherit(
 
         of_each = resting(of_each, counted)
     boot = now["boot"]
+    is_sure = bool(boot) and not directory.unsynced.exists()
     return [
-        Inherited(folder, ids, bool(boot) and kept.get("boot") == boot)
+        Inherited(folder, ids, is_sure and kept.get("boot") == boot)
         for (folder, kept), ids in zip(counted, of_each, strict=True)
     ]
 

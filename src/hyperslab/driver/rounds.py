@@ -7,9 +7,9 @@ What slots have recorded is read from the journal while a round goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hyperslab.driver import preindex, resume, unseen
 from hyperslab.driver.directory import RunState, save_status
 from hyperslab.driver.haste import EndsEarly, Haste
+from hyperslab.driver.naming import Told
 from hyperslab.driver.notices import Notices
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import Prepared
@@ -62,6 +63,8 @@ class Rounds:
         self.options = options
         self.progress = progress
         self.count = Count()
+        self.files_named = self.naming_ns = 0
+        "Files that have got their names after the last task, and the time that this took."
         self.directory = prepared.directory
         self.outcomes: list[Outcome] = []
         self.failures: dict[int, tuple[Failure, int]] = {}
@@ -131,7 +134,35 @@ class Rounds:
             return
         from hyperslab.driver.complete import name_complete  # which most runs do without
 
-        self.unfinished = name_complete(self.directory, self.products, self.inherited, self.done)
+        with self._naming() as told:
+            self.unfinished = name_complete(
+                self.directory, self.products, self.inherited, self.done, told
+            )
+
+    def _commit(self) -> None:
+        """Let all files have their names, once no attempt that was given up may still write."""
+        self.directory.await_workers(self.progress.tell)
+        results: Mapping[int, Outcome] = {}
+        if self.plan.stages[-1].job.output:
+            results = resume.results(self.inherited)
+        with self._naming() as told:
+            self.products.commit(results, self.options.overwrite, told)
+
+    @contextmanager
+    def _naming(self) -> Iterator[Told]:
+        """A block in which files get their names, of which those are told who watch the run."""
+
+        def told(done: int, files: int) -> None:
+            self.count.named(done, files)
+            self.progress.named(done, files)
+            self.files_named = files
+
+        began_ns = time.monotonic_ns()
+        try:
+            yield told
+        finally:
+            self.naming_ns += time.monotonic_ns() - began_ns
+            self.progress.end()
 
     def _require_ready_to_end(self) -> None:
         """Wait until nothing is imported beside what is called next, which may be the user's, and

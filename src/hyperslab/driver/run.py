@@ -54,7 +54,6 @@ from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.settings import Settings
 from hyperslab.plan.shipment import Shipment, pack
-from hyperslab.plan.task import Outcome
 from hyperslab.plan.written import texts
 from hyperslab.report import levels
 from hyperslab.report.progress import Progress, Quiet
@@ -304,7 +303,8 @@ class Driver(Rounds):
         if self.prepared.damaged:
             self.progress.tell(
                 f"note       {show_count(self.prepared.damaged, 'task')} will be repeated: the"
-                " machine was restarted and may have lost what they wrote"
+                " machine was restarted, or its storage has failed, and may have lost what they"
+                " wrote"
             )
         for text in filter(None, (self.plan.note, *self.pipeline.notes, *self.prepared.notes)):
             self.progress.tell(in_callers_words(f"note       {text}"))
@@ -354,12 +354,7 @@ class Driver(Rounds):
             if not self.is_left:
                 fence.end(self.folder)
                 self.products.sweep()
-        # an attempt that its engine has given up may still write
-        self.directory.await_workers(self.progress.tell)
-        results: Mapping[int, Outcome] = {}
-        if self.plan.stages[-1].job.output:
-            results = resume.results(self.inherited)
-        self.products.commit(results, self.options.overwrite)
+        self._commit()
 
     def _start_engine(self) -> None:
         """Start the engine; while its workers start, and work, get ready for the end."""
@@ -424,6 +419,8 @@ class Driver(Rounds):
         }
         if staged := self.staging.record():
             meta["staging"] = staged
+        if self.files_named:
+            meta["naming"] = {"files": self.files_named, "seconds": self.naming_ns / 1e9}
         return meta
 
     def _keep_records(self) -> Result:

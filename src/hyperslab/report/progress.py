@@ -26,6 +26,7 @@ class Progress(Protocol):
     def begin(self, tasks: int, nbytes: int, done: int = 0) -> None: ...
     def advance(self, nbytes: int) -> None: ...
     def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None: ...
+    def named(self, done: int, files: int) -> None: ...
     def end(self) -> None: ...
 
 
@@ -44,8 +45,11 @@ class Quiet:
     def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None:
         """An attempt has failed, the first for this reason, at a place in the user's code."""
 
+    def named(self, done: int, files: int) -> None:
+        """After the last task, so many files of all have been synced and have their names."""
+
     def end(self) -> None:
-        """No task follows."""
+        """No task, and no name, follows for now."""
 
 
 class Count:
@@ -59,6 +63,8 @@ class Count:
         "Number of tasks that an earlier run has done."
         self.nbytes = 0
         "Bytes that the tasks read which this run has done."
+        self.names = self.files = 0
+        "Files that have got their names after the last task, and all that get one."
         self._began = time.monotonic()
 
     def begin(self, tasks: int, done: int) -> None:
@@ -72,7 +78,17 @@ class Count:
         self.done += 1
         self.nbytes += nbytes
 
+    def named(self, done: int, files: int) -> None:
+        """Files have their names, of so many that get one after the last task."""
+        self.names, self.files = done, files
+
     def words(self) -> str:
+        """What happens now: tasks, or after the last of them the names of files."""
+        if self.names < self.files:
+            return f"writing names {self.names}/{self.files}"
+        return self._of_tasks()
+
+    def _of_tasks(self) -> str:
         """Share, tasks and rate so far, and, once a task is done, the time left, in one line."""
         elapsed = time.monotonic() - self._began
         share = self.done / max(1, self.tasks)
@@ -98,6 +114,7 @@ class Lines:
         self._failures = 0
         self._told = 0
         self._told_at = 0.0
+        self._names_told = False
 
     def tell(self, text: str) -> None:
         self._say(text)
@@ -124,6 +141,18 @@ class Lines:
         self._failures += 1
         if line := failure_line(self._failures, label, reason, will_retry, place):
             self._say(line)
+
+    def named(self, done: int, files: int) -> None:
+        """Say it now and then, where it takes long."""
+        now = time.monotonic()
+        if not done:
+            self._told_at = now + FIRST_LINE_S - LINE_INTERVAL_S
+            self._names_told = False
+        is_due = now - self._told_at >= LINE_INTERVAL_S
+        if is_due or (self._names_told and done == files):
+            self._told_at = now
+            self._names_told = True
+            self._say(f"writing names {done}/{files}")
 
     def end(self) -> None:
         self._stream.drain()
@@ -185,6 +214,14 @@ class Bar:
             self._bar.console.print(
                 line, style="red", markup=False, highlight=False, soft_wrap=True
             )
+
+    def named(self, done: int, files: int) -> None:
+        if not done:
+            for earlier in self._bar.task_ids:
+                self._bar.remove_task(earlier)
+            self._bar.start()
+            self._task = self._bar.add_task("writing names", total=files, rate="")
+        self._bar.update(self._task, completed=done)
 
     def end(self) -> None:
         self._bar.stop()

@@ -114,6 +114,19 @@ def synchronise_tree(folder: Path) -> None:
         synchronise(Path(place), only_names=True)
 
 
+def forget(path: Path) -> None:
+    """Have the page cache forget what is written of a file, or of all files below a folder; not of
+    those that are gone.
+    """
+    files = path.rglob("*") if path.is_dir() else [path]
+    for file in filter(Path.is_file, files):
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
 def remove(path: Path) -> None:
     """Remove a file or directory, if it is there. Raises OSError, also where something is mounted
     in it.

@@ -8,7 +8,7 @@ import fcntl
 import itertools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ import pytest
 
 import hyperslab
 from hyperslab.arrays import Array
-from hyperslab.driver import complete
+from hyperslab.blocks.writing import Written
+from hyperslab.driver import allocations, complete
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.manifest import load_manifest
-from hyperslab.driver.products import Complete, Products
+from hyperslab.plan.task import Volume
 from hyperslab.storage import fence
 from tests.repetitions import few
 from tests.system.end_to_end.command import call, save, succeed, values_of
@@ -243,18 +244,18 @@ def test_a_run_that_may_replace_and_has_nothing_to_replace(study: Study) -> None
 
 def before_each_name(monkeypatch: pytest.MonkeyPatch, deed: Callable[[str], None]) -> None:
     """Have something happen before a complete file gets its name, which it is told."""
-    plain = Products.commit_one
+    plain = allocations.require_complete
 
-    def commit_one(products: Products, one: Complete) -> None:
-        deed(os.path.basename(one.volume.sink.path))
-        plain(products, one)
+    def require_complete(volume: Volume, outputs: Sequence[Written | None]) -> list[Written]:
+        deed(os.path.basename(volume.sink.path))
+        return plain(volume, outputs)
 
-    monkeypatch.setattr(Products, "commit_one", commit_one)
+    monkeypatch.setattr(allocations, "require_complete", require_complete)
 
 
 def test_a_name_that_somebody_else_has_taken(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     def take(name: str) -> None:
-        if name == "a.nii":
+        if name == "a.nii" and not study.mended.exists():
             (study.out / name).write_text("mine")
 
     before_each_name(monkeypatch, take)
@@ -282,7 +283,8 @@ def test_a_disk_that_has_no_room_for_one(study: Study, monkeypatch: pytest.Monke
     failed = call(*study.line(form="nii.gz"))
     assert failed.code == 1
     assert "1 of 8 tasks failed" in failed.err
-    assert "warning    the disk is full: No space left on device" in failed.err
+    said = "b.nii.gz cannot be finished: the disk is full: No space left on device"
+    assert f"warning    {study.out}/{said}" in failed.err
     assert "2 of 4 files are written; missing: b.nii.gz, c.nii.gz\n" in failed.err
     assert "state      failed" in call("status", study.out).out
     assert study.right() == {"a", "d"}

@@ -304,9 +304,21 @@ def closing(evidence: Evidence) -> list[Finding]:
 
 
 def _quicker_end(evidence: Evidence) -> str:
+    named = evidence.meta.get("naming") or {}
+    slots = max(1, len(evidence.slots))
+    if named.get("files", 0) > 1 and named["seconds"] > evidence.closing / slots / 1e9 / 2:
+        return _fewer_files(named["files"], named["seconds"])
     if remedies.larger(evidence, 2) > 1:
         return "Use fewer and larger blocks, or faster storage for the outputs."
     return "Put the outputs on faster storage."
+
+
+def _fewer_files(files: int, seconds: float) -> str:
+    each = show_seconds(seconds / files)
+    return (
+        f"Most of it went into syncing and naming {show_count(files, 'file')}, {each} each: write"
+        " fewer and larger files, or write to a local disk."
+    )
 
 
 def losing(evidence: Evidence, summary: Summary) -> list[Finding]:

@@ -66,6 +66,15 @@ class Ready(NamedTuple):
     path: Path
     spans: list[Span]
     "Where it holds no values."
+    beside: tuple[Path, ...] = ()
+    "Folders that get a name with it."
+
+    def secure(self) -> Frame:
+        """Wait until all of it is on storage; its frame. Raises OSError."""
+        for each in self.beside:
+            renaming.synchronise(each)
+        renaming.synchronise(self.path)
+        return frame_of(self.path, self.spans)
 
 
 class Form:
@@ -142,13 +151,20 @@ class Form:
     ) -> None:
         """Make a file appear under its name, after all its bytes are on storage."""
         final = Path(sink.path)
-        replaced = part_folders(final)
         ready = self.complete(sink, partial, written)
-        renaming.synchronise(ready.path)
-        note(ready.path, frame_of(ready.path, ready.spans))
-        renaming.rename(ready.path, final, overwrite)
+        note(ready.path, ready.secure())
+        outdated = self.name_file(sink, partial, ready, overwrite)
         renaming.synchronise(final.parent, only_names=True)
-        discard_all([*replaced, *self.left_over(partial)], final)
+        discard_all(outdated, final)
+
+    def name_file(self, sink: ArraySink, partial: str, ready: Ready, overwrite: bool) -> list[Path]:
+        """Give a file that is on storage its name; returns what may go once the name is, too.
+        Raises FileExistsError, and other OSError.
+        """
+        final = Path(sink.path)
+        replaced = part_folders(final)
+        renaming.rename(ready.path, final, overwrite)
+        return [*replaced, *self.left_over(partial)]
 
     def left_over(self, partial: str) -> list[Path]:
         """What is left of an allocation when its file has its name."""

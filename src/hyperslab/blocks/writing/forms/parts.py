@@ -13,12 +13,12 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums
 from hyperslab.blocks.writing.forms import form_of
-from hyperslab.blocks.writing.forms.form import Form, Note, Written
-from hyperslab.blocks.writing.part_folders import discard_all, folder_of, index_of, part_folders
+from hyperslab.blocks.writing.forms.form import Form, Ready, Written
+from hyperslab.blocks.writing.part_folders import folder_of, index_of, part_folders
 from hyperslab.errors import UsageError
 from hyperslab.formats import hooks, module
 from hyperslab.storage import renaming
-from hyperslab.storage.frame import Span, frame_of
+from hyperslab.storage.frame import Span
 from hyperslab.storage.renaming import remove
 
 
@@ -45,38 +45,34 @@ class Parts(Form):
         values = checksums.of_values(block.transpose(sink.axes), sink.dtype)
         return replace(done, checksum=values)
 
-    def commit(
-        self,
-        sink: ArraySink,
-        partial: str,
-        written: Sequence[Written],
-        overwrite: bool,
-        note: Note,
-    ) -> None:
+    def complete(self, sink: ArraySink, partial: str, written: Sequence[Written]) -> Ready:
+        """The file that says where the parts are, in the folder that they will have."""
+        final = Path(sink.path)
+        allocation = Path(partial)
+        whole = {_part(partial, each) for each in written}
+        for stale in set(allocation.iterdir()) - whole:  # of attempts that were killed
+            remove(stale)
+        folder = folder_of(final, allocation)
+        index = index_of(final, allocation)
+        index.unlink(missing_ok=True)
+        _format(sink).write_index(sink, sorted(map(str, whole)), folder.name, str(index))
+        return Ready(index, [Span("", 0, index.stat().st_size)], (allocation,))
+
+    def name_file(self, sink: ArraySink, partial: str, ready: Ready, overwrite: bool) -> list[Path]:
         """Give the parts a folder of their own beside the file, then let the file appear that says
         where they are.
         """
         final = Path(sink.path)
         allocation = Path(partial)
         replaced = part_folders(final)
-        whole = {_part(partial, each) for each in written}
-        for stale in set(allocation.iterdir()) - whole:  # of attempts that were killed
-            remove(stale)
-        renaming.synchronise(allocation)
         folder = folder_of(final, allocation)
-        index = index_of(final, allocation)
-        index.unlink(missing_ok=True)
-        _format(sink).write_index(sink, sorted(map(str, whole)), folder.name, str(index))
-        renaming.synchronise(index)
-        note(index, frame_of(index, [Span("", 0, index.stat().st_size)]))
         renaming.rename(allocation, folder, False)
         try:
-            renaming.rename(index, final, overwrite)
+            renaming.rename(ready.path, final, overwrite)
         except OSError:
             folder.rename(allocation)
             raise
-        renaming.synchronise(final.parent, only_names=True)
-        discard_all(replaced, final)
+        return replaced
 
     def allocation(self, written: Written) -> str:
         return Path(written.path).parent.name
