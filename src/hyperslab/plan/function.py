@@ -24,6 +24,7 @@ import numpy as np
 from hyperslab.errors import HyperslabError, UsageError, of_code, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 from hyperslab.plan.definitions import parsed, unnamed
+from hyperslab.plan.neighbours import builtins_of
 
 _loading = threading.RLock()
 _BUILTINS = "hyperslab.workloads."
@@ -146,7 +147,7 @@ def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
         if not path.is_file():
             raise UsageError(f"FUNCTION '{text}': there is no file {path}")
         target = f"{path}:{name}"
-        files: tuple[tuple[str, str], ...] = ((str(path), _file_digest(path)),)
+        files = _with_those_beside(path)
     else:
         target = text
         files = _module_file(place, text)
@@ -177,7 +178,7 @@ def _with_neighbours(
         return FunctionRef(target, digest_of_parts(target, []), params)
     place = target.rpartition(":")[0]
     if place.endswith(".py"):
-        place = _user_module(files[0][1])
+        place = _user_module(files)
     module = sys.modules[place]
     if (version := version_of(module)) is not None:
         digest = digest_of_parts(target, version)
@@ -191,6 +192,17 @@ def _with_neighbours(
     before = digest_of_parts(target, parts)
     ref = FunctionRef(target, before, params, files)
     return replace(ref, digest=digest_of_parts(ref.known_as, parts), earlier_digest=before)
+
+
+def _with_those_beside(path: Path) -> tuple[tuple[str, str], ...]:
+    """A user's file and what it imports from beside it, each with its digest."""
+    first = (str(path), _file_digest(path))
+    try:
+        found = imported_files(str(path), "", _origin_beside)
+    except (OSError, SyntaxError, ValueError):
+        return (first,)  # loading it tells what is wrong
+    others = sorted(found - {str(path)})
+    return (first, *((name, _file_digest(Path(name))) for name in others))
 
 
 def imported_files(file: str, package: str, find: Callable[[str, Path], str | None]) -> set[str]:
@@ -244,14 +256,21 @@ def _base(node: ast.ImportFrom, package: str) -> str:
 
 def _origin(name: str, folder: Path) -> str | None:
     """The file of a module that lies beside, or that is loaded: nothing is imported to find out."""
-    base = folder.joinpath(*name.split("."))
-    for path in (base.with_suffix(".py"), base / "__init__.py"):
-        if path.is_file():
-            return str(path)
+    if beside := _origin_beside(name, folder):
+        return beside
     loaded = getattr(sys.modules.get(name), "__file__", None)
     if not loaded:
         return None
     return str(loaded)
+
+
+def _origin_beside(name: str, folder: Path) -> str | None:
+    """The file of a module that lies beside."""
+    base = folder.joinpath(*name.split("."))
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file():
+            return str(path)
+    return None
 
 
 def _is_own(path: Path, folder: Path) -> bool:
@@ -304,7 +323,7 @@ def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None
             )
     place, _, name = target.rpartition(":")
     if place.endswith(".py"):
-        module = _module_from_file(str(_here(*files[0])), files[0][1])
+        module = _module_from_file(_here(*files[0]), _user_module(files))
     else:
         module = importlib.import_module(place)
         _require_from(module, files)
@@ -359,8 +378,11 @@ def _here(path: str, digest: str) -> Path:
     return Path(_copies.get((path, digest), path))
 
 
-def _user_module(digest: str) -> str:
-    return f"{_USER_MODULE}{digest[:16]}"
+def _user_module(files: tuple[tuple[str, str], ...]) -> str:
+    """Name of the module of a user's file: another one for each path and content of it and of what
+    lies beside it.
+    """
+    return f"{_USER_MODULE}{digest_of_bytes(repr(files).encode())[:16]}"
 
 
 def is_users_module(name: str) -> bool:
@@ -382,17 +404,17 @@ def module_now(name: str, needed: str) -> str:
     return found[0]
 
 
-def _module_from_file(path: str, digest: str) -> ModuleType:
-    name = _user_module(digest)
-    folder = str(Path(path).parent)
+def _module_from_file(path: Path, name: str) -> ModuleType:
+    folder = path.parent
     if name in sys.modules:
         return sys.modules[name]
-    if folder not in sys.path:
-        sys.path.append(folder)  # so that the file can import its neighbours
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))  # for what is imported by its name in a text
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    vars(module)["__builtins__"] = builtins_of(name, folder)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
