@@ -124,10 +124,10 @@ def describe_failure(
         told = _formatted_at(error, frame)
     return Failure(
         type(error).__name__,
-        _bounded(_sentence(error), MOST_MESSAGE),
+        bounded(_sentence(error), MOST_MESSAGE),
         where,
         _is_permanent(error, is_entered),
-        _bounded(told, MOST_TRACEBACK),
+        bounded(told, MOST_TRACEBACK),
         frame,
         _is_certain(error, is_entered),
     )
@@ -176,7 +176,7 @@ def _frame_of_syntax(error: SyntaxError) -> Frame:
     """The line that Python could not read, which is in no function yet."""
     file = original_of(str(error.filename))
     text = (error.text or "").strip()
-    return Frame(file, error.lineno or 1, "", _bounded(text, MOST_LINE))
+    return Frame(file, error.lineno or 1, "", bounded(text, MOST_LINE))
 
 
 def locate(error: BlockError, function: Any, returned: Any, block: Any) -> None:
@@ -315,7 +315,7 @@ def _is_own(name: str, files: set[str]) -> bool:
 def _frame(code: CodeType, line: int | None) -> Frame:
     number = line or code.co_firstlineno
     text = linecache.getline(code.co_filename, number).strip()
-    return Frame(original_of(code.co_filename), number, code.co_name, _bounded(text, MOST_LINE))
+    return Frame(original_of(code.co_filename), number, code.co_name, bounded(text, MOST_LINE))
 
 
 def _formatted(error: BaseException, begin: TracebackType | None) -> str:
@@ -333,7 +333,7 @@ def _formatted_at(error: BaseException, frame: Frame | None) -> str:
     return "".join(["Traceback (most recent call last):\n", *told])
 
 
-def _bounded(text: str, most: int) -> str:
+def bounded(text: str, most: int) -> str:
     """A text without secrets, and without its middle where it is long: its end says the most.
 
     It is cut between words, so that no half of a secret is left, which would not be recognised; and

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from hyperslab.apps.bids.app import App, task_of
-from hyperslab.apps.bids.dataset import Dataset, find_datasets
+from hyperslab.apps.bids.dataset import SUBJECT, Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import (
@@ -340,12 +340,28 @@ def _template(asked: Asked, app: App) -> str:
 
 
 def require_outside(selection: Selection, out: Path) -> None:
-    """Raise UsageError for an output directory in which the dataset lies."""
+    """Raise UsageError for an output directory in which the dataset lies, or that lies with data of
+    a participant.
+    """
     if Path(selection.root).is_relative_to(out.absolute()):
         raise UsageError(
             f"{out}: the dataset lies there, and its files stay as they are; give another"
             f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
         )
+    for dataset in selection.datasets:
+        name = _below(dataset.folder, out).partition(os.sep)[0]
+        if name.startswith(SUBJECT):
+            raise UsageError(
+                f"{out}: lies with the data of {name}, which stay as they are; give another"
+                f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
+            )
+
+
+def _below(folder: str, path: Path) -> str:
+    """The path from a folder on, links followed; '' of what does not lie below it."""
+    with suppress(ValueError):
+        return str(Path(os.path.realpath(path)).relative_to(os.path.realpath(folder)))
+    return ""
 
 
 def require_not_within(out: str | os.PathLike[str], keep_failed: str | os.PathLike[str]) -> None:
