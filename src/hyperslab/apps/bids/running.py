@@ -30,6 +30,7 @@ from hyperslab.apps.bids.group import Group, gather_volumes
 from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.table import rows, site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, absent_words, require_content, units
+from hyperslab.apps.bids.unmatched import why_none
 from hyperslab.apps.bids.wanted import (
     T1W,
     Kind,
@@ -305,6 +306,12 @@ def units_of(selection: Selection, app: App) -> Sequence[Unit]:
     """The units that an app has something to do for. Raises UsageError where there is none."""
     if not app.needs_images:
         return (*selection.units, *selection.without_images)
+    if not selection.units and selection.asked.filter_file:
+        people = dict.fromkeys(unit.participant for unit in selection.without_images)
+        chosen = choose_sessions(tuple(people), selection.asked.session_labels)
+        there = (one for several in chosen.values() for one in several)
+        why = why_none(there, _kind(selection.asked))
+        raise UsageError(f"{selection.asked.filter_file}: {why}; correct the filter")
     if not selection.units:
         raise UsageError(
             f"{selection.root}: none of the participants has an image that is wanted, such as"
