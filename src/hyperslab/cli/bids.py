@@ -75,6 +75,7 @@ from hyperslab.cli.in_scratch import join_in_scratch, left_to_workers, run_with_
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
+from hyperslab.driver.result import Result
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import UsageError
 from hyperslab.plan.command import CommandTask
@@ -288,10 +289,7 @@ def bids(
     more = (progress_for(quiet), then, allow_missing, partial(_tidy, contained, out, options))
     result = run_participants(selection, out, chosen, options, *more)
     if then and is_gathered(result, then):
-        if is_brain:
-            _tell(_said(gathered(selection, out, allow_missing), out), quiet)
-        elif failed := [one.task for one in result.failures]:
-            mention(lacking_words(failed), quiet=quiet)
+        _tell_of_group(selection, out, result, is_brain, allow_missing, quiet)
     return show_result(result, out, quiet, verbose=verbose)
 
 
@@ -419,6 +417,21 @@ def _tell(lines: list[str], quiet: bool) -> None:
     if not quiet:
         with told_if_heard():
             typer.echo("\n".join(lines))
+
+
+def _tell_of_group(
+    selection: Selection,
+    out: Path,
+    result: Result,
+    is_brain: bool,
+    allow_missing: bool,
+    quiet: bool,
+) -> None:
+    """Say what the group level of a run of both has made, and whom it lacks."""
+    if is_brain:
+        _tell(_said(gathered(selection, out, allow_missing), out), quiet)
+    elif result.failures:
+        mention(lacking_words([one.task for one in result.failures]), quiet=quiet)
 
 
 def _said(group: Group, out: Path) -> list[str]:

@@ -71,9 +71,9 @@ def _drawn(what: str, url: str, plan: Mapping[str, Any]) -> list[Pictured]:
     return []
 
 
-def made_by_tasks(folder: Path, plan: Mapping[str, Any]) -> list[Made]:
+def made_by_tasks(folder: Path, plan: Mapping[str, Any], beside: Path) -> list[Made]:
     """The pictures among what commands have made, the first of them; `folder` is the
-    submission's.
+    submission's, and `beside` that of the page.
     """
     directory = RunDirectory.of_submission(folder.absolute())
     if directory is None or "command" not in plan.get("summary", {}):
@@ -84,14 +84,23 @@ def made_by_tasks(folder: Path, plan: Mapping[str, Any]) -> list[Made]:
         return []
     found = [one for one in entries if os.path.splitext(one["path"])[1].lower() in PICTURES]
     return [
-        Made(str(one["block"]), one["path"], _seen_from(folder, directory.out / one["path"]))
+        Made(
+            str(one["block"]),
+            _in_letters(one["path"]),
+            _seen_from(beside, directory.out / one["path"]),
+        )
         for one in found[:MOST_MADE]
     ]
 
 
 def _seen_from(folder: Path, path: Path) -> str:
-    """The address of a file for a page in a folder."""
-    return quote(os.path.relpath(path.absolute(), folder.absolute()))
+    """The address of a file for a page in a folder, whatever bytes its name has."""
+    return quote(os.fsencode(os.path.relpath(path.absolute(), folder.absolute())))
+
+
+def _in_letters(name: str) -> str:
+    """A name as people read it, whose bytes may be no letters."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _mask(plan: Mapping[str, Any]) -> ArraySource | None:

@@ -164,7 +164,7 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
     made = []
     if has_pictures:
         pictures = pictured(r.folder, r.plan, r.of_input)
-        made = made_by_tasks(r.folder, r.plan)
+        made = made_by_tasks(r.folder, r.plan, path.parent)
     state: str = r.state
     if r.ended_early:
         state = f"ended early: {r.ended_early}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ TAIL_NBYTES = 4096
 "Bytes of the end of what a command printed that go into its failure."
 _LINES = 3
 "Lines of those that its message has."
+_FOR_TERMINALS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"Sequences that terminals take for colours and titles (ECMA-48, 5.3, 5.4 and 8.3)."
 _FOR_GOOD = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
 "Errors at a start that no other attempt mends."
 _BY_SHELL = 128
@@ -115,7 +118,8 @@ def _tail(ended: Ended) -> str:
 
 
 def _last_lines(printed: str) -> str:
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    plain = _FOR_TERMINALS.sub("", printed)
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
     if not lines:
         return ", and it printed nothing"
     return ": " + " | ".join(bounded(line, MOST_LINE) for line in lines[-_LINES:])

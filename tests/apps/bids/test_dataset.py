@@ -18,7 +18,9 @@ from benchmarks.corr_dataset import make as make_corr
 from hyperslab.apps.bids import content
 from hyperslab.apps.bids.dataset import derivatives, files, find_datasets, sessions
 from hyperslab.apps.bids.names import parse
+from hyperslab.apps.bids.running import Asked, select, units_of
 from hyperslab.apps.bids.table import site_of_participants
+from hyperslab.apps.bids.template import template_app
 from hyperslab.apps.bids.wanted import (
     Kind,
     choose_participants,
@@ -325,6 +327,7 @@ def test_what_is_said_of_bad_tables(tmp_path: Path, table: bytes, sentence: str)
         ('{"t1w": {"run": 1,}}', "is no JSON: .* in line 1, column"),
         ("[1]", "give filters by kinds of images"),
         ('{"t1w": {"run": {"a": 1}}}', "t1w: run: give a label, a list of them, or null"),
+        ('{"t1w": {"run": []}}', r"t1w: run: give a label, a list of them, or null, not \[\]"),
         ('{"t1w": {"suffix": 1}}', "suffix: give a text, or a list of them, not 1"),
         ('{"t1w": {"suffix": []}}', "suffix: give a text, or a list of them, not"),
         ('{"t1w": {"regex_search": "yes"}}', 'regex_search has to be true or false, not "yes"'),
@@ -338,6 +341,33 @@ def test_what_is_said_of_bad_filters(tmp_path: Path, text: str, sentence: str) -
     query.write_text(text)
     with pytest.raises(FormatError, match=sentence):
         read_filters(query)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"t1w": {"session": "9"}}', "no image has session 9: they have a, b"),
+        ('{"t1w": {"session": "a", "run": [1, 2]}}', "no image has run 1, 2: they have no run"),
+        ('{"t1w": {"session": null}}', "every image has a session: a, b"),
+        ('{"t1w": {"suffix": "T2w"}}', "no image has suffix T2w: they have T1w"),
+        (
+            '{"t1w": {"datatype": "func", "suffix": "T1w"}}',
+            "no image has suffix T1w: they have bold",
+        ),
+        ('{"t1w": {"extension": "nii"}}', "no image has extension nii: they have .nii.gz"),
+        ('{"t1w": {"session": "^c", "regex_search": true}}', "no image has session ^c: they have"),
+    ],
+)
+def test_what_is_said_where_a_filter_wants_none(tmp_path: Path, text: str, sentence: str) -> None:
+    home = make(tmp_path / "data", t1w("1", "a"), t1w("2", "b"))
+    make(home, "sub-1/ses-a/func/sub-1_ses-a_task-rest_bold.nii.gz")
+    query = tmp_path / "filters.json"
+    query.write_text(text)
+    selection = select(home, Asked(filter_file=str(query)))
+    with pytest.raises(
+        UsageError, match=f"^{re.escape(f'{query}: {sentence}')}.*; correct the filter$"
+    ):
+        units_of(selection, template_app("cp {t1w} {out}/{prefix}.nii"))
 
 
 def test_names_that_are_not_of_bids() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tomllib
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 import pytest
 
@@ -23,6 +24,15 @@ from tests.system.end_to_end.command import ROOT, Finished, call, values_of
 
 COPY = "cp {t1w} {out}/{prefix}_copy.nii.gz"
 OF_WHOLE = "sh -c 'grep --quiet whole {t1w} && cp {t1w} {out}/{prefix}_copy.nii.gz'"
+
+DRAWING = """
+import os
+
+def draw(images, out):
+    for name in ("a #b%41 é?&<x>.png".encode(), b"\\xff.png"):
+        with open(os.path.join(os.fsencode(out), name), "wb") as file:
+            file.write(b"a picture")
+"""
 
 
 def call_front(*arguments: object, capsys: pytest.CaptureFixture[str]) -> Finished:
@@ -145,6 +155,27 @@ def test_both_levels_in_one_run(tmp_path: Path) -> None:
     assert picture.resolve() == out / "sub-1/figures/sub-1_desc-brain_mask.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "mean brain volume" in call("logs", out, "group").out
+
+
+def test_pictures_whose_names_are_no_addresses(tmp_path: Path) -> None:
+    """On a page elsewhere, too; and of a name whose bytes are no letters."""
+    home = make(tmp_path / "data é", t1w("1"))
+    out = tmp_path / "of #1%20"
+    (tmp_path / "mine.py").write_text(DRAWING)
+    app = ("--app", f"{tmp_path}/mine.py:draw", "--engine", "serial")
+    assert call("bids", home, out, "participant", *app).code == 0
+    made = out / ".hyperslab/run-0001"
+    elsewhere = tmp_path / "elsewhere/page.html"
+    elsewhere.parent.mkdir()
+    assert call("report", made, "-o", elsewhere).code == 0
+    for page in (made / "report.html", elsewhere):
+        found = re.findall(r'<img loading="lazy"[^>]* src="([^"]+)"', page.read_text())
+        paths = [os.path.join(os.fsencode(page.parent), unquote_to_bytes(one)) for one in found]
+        assert {os.path.basename(path) for path in paths} == {
+            "a #b%41 é?&<x>.png".encode(),
+            b"\xff.png",
+        }
+        assert all(map(os.path.isfile, paths))
 
 
 def test_both_levels_of_a_command(tmp_path: Path) -> None:
@@ -369,6 +400,10 @@ def test_the_dataset_stays_as_it_is(tmp_path: Path) -> None:
     done = call("bids", home, tmp_path, "participant", "--app", COPY)
     assert done.code == 2
     assert "the dataset lies there" in done.err
+    done = call("bids", home, home / "sub-1/out", "participant", "--app", COPY)
+    assert done.code == 2
+    assert "lies with the data of sub-1, which stay as they are" in done.err
+    assert not (home / "sub-1/out").exists()
     inside = home / "derivatives" / "copies"
     done = call("bids", home, inside, "participant", "--app", COPY, "--engine", "serial")
     assert done.code == 0, done

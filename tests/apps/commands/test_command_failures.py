@@ -53,6 +53,19 @@ def test_a_long_line(tmp_path: Path) -> None:
     assert re.fullmatch(said, message), message
 
 
+def test_what_a_command_has_printed_for_a_terminal_and_in_long_lines(tmp_path: Path) -> None:
+    """The beginning of a line stays, as the name of a file, and its end, as what is wrong."""
+    log = tmp_path / "log"
+    coloured = "\x1b[31mred\x1b[0m\x1b]0;title\x07"
+    long = f"brain: /a/head.nii.gz: {'of many words ' * 30}is empty"
+    text = f"{coloured}\n{long}\n".encode()
+    log.write_bytes(text)
+    done = Ended(3, False, 0, 10**9, 0.0, 0.0, 1, str(log), 0, len(text))
+    message = after(TASK, done, None, False).failure("t").message
+    assert message.startswith("exit status 3: red | brain: /a/head.nii.gz: of many")
+    assert message.endswith("is empty")
+
+
 def test_a_late_command(tmp_path: Path) -> None:
     failure = after(TASK, ended(tmp_path / "log", -15, is_late=True), 2.5, False).failure("t")
     assert failure.error == "TimeLimit"

@@ -67,7 +67,7 @@ def require_plausible(path: str, brain: Brain) -> None:
     if not LEAST_ML <= brain.volume_ml <= MOST_ML:
         raise FormatError(
             f"{path}: {brain.volume_ml:.0f} ml were found, and a brain has {LEAST_ML:.0f} to"
-            f" {MOST_ML:.0f} ml: look at the image; a lower or higher --fraction may help"
+            f" {MOST_ML:.0f} ml: look whether this is the image of a whole head"
         )
 
 

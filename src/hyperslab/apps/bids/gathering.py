@@ -41,7 +41,7 @@ from hyperslab.apps.bids.running import (
     require_outside,
 )
 from hyperslab.apps.bids.unit import Unit
-from hyperslab.apps.commands.running import commanded, own_options
+from hyperslab.apps.commands.running import commanded, own_options, run_here
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.options import Options
@@ -132,7 +132,11 @@ class _Work:
 
     @property
     def resuming(self) -> Options:
-        return replace(self.options, resume=True)
+        """The options of a run of one task, which has all of this machine."""
+        options = replace(self.options, resume=True)
+        if run_here(options) and options.workers is None and options.throttle is None:
+            options = replace(options, workers=1)
+        return options
 
     def lacking(self, found: Recorded) -> Sequence[str]:
         return self.require(self.selection, found, self.directory.out, self.allow_missing)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hyperslab.apps.bids import withdrawn
 from hyperslab.apps.bids.app import App, task_of
-from hyperslab.apps.bids.dataset import Dataset, find_datasets
+from hyperslab.apps.bids.dataset import SUBJECT, Dataset, find_datasets
 from hyperslab.apps.bids.described import describe, say
 from hyperslab.apps.bids.description import derivative, read_description
 from hyperslab.apps.bids.earlier import (
@@ -32,6 +32,7 @@ from hyperslab.apps.bids.group import Group, gather_volumes
 from hyperslab.apps.bids.idle import owned
 from hyperslab.apps.bids.table import rows, site_of_participants
 from hyperslab.apps.bids.unit import Per, Unit, absent_words, require_content, units
+from hyperslab.apps.bids.unmatched import why_none
 from hyperslab.apps.bids.wanted import (
     T1W,
     Kind,
@@ -336,6 +337,12 @@ def units_of(selection: Selection, app: App) -> Sequence[Unit]:
     """The units that an app has something to do for. Raises UsageError where there is none."""
     if not app.needs_images:
         return (*selection.units, *selection.without_images)
+    if not selection.units and selection.asked.filter_file:
+        people = dict.fromkeys(unit.participant for unit in selection.without_images)
+        chosen = choose_sessions(tuple(people), selection.asked.session_labels)
+        there = (one for several in chosen.values() for one in several)
+        why = why_none(there, _kind(selection.asked))
+        raise UsageError(f"{selection.asked.filter_file}: {why}; correct the filter")
     if not selection.units:
         raise UsageError(
             f"{selection.root}: none of the participants has an image that is wanted, such as"
@@ -371,12 +378,28 @@ def _template(asked: Asked, app: App) -> str:
 
 
 def require_outside(selection: Selection, out: Path) -> None:
-    """Raise UsageError for an output directory in which the dataset lies."""
+    """Raise UsageError for an output directory in which the dataset lies, or that lies with data of
+    a participant.
+    """
     if Path(selection.root).is_relative_to(out.absolute()):
         raise UsageError(
             f"{out}: the dataset lies there, and its files stay as they are; give another"
             f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
         )
+    for dataset in selection.datasets:
+        name = _below(dataset.folder, out).partition(os.sep)[0]
+        if name.startswith(SUBJECT):
+            raise UsageError(
+                f"{out}: lies with the data of {name}, which stay as they are; give another"
+                f" directory, such as {Path(selection.root) / 'derivatives' / 'brain'}"
+            )
+
+
+def _below(folder: str, path: Path) -> str:
+    """The path from a folder on, links followed; '' of what does not lie below it."""
+    with suppress(ValueError):
+        return str(Path(os.path.realpath(path)).relative_to(os.path.realpath(folder)))
+    return ""
 
 
 def require_not_within(out: str | os.PathLike[str], keep_failed: str | os.PathLike[str]) -> None:

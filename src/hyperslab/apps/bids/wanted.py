@@ -118,7 +118,7 @@ def images(session: Session, kind: Kind = T1W) -> list[File]:
     found = [
         file
         for file in _of_kind(session, kind)
-        if _is_one(kind, kind.extensions, file.name.extension) and is_of(kind, file)
+        if is_one(kind, kind.extensions, file.name.extension) and is_of(kind, file)
     ]
     stems: dict[str, File] = {}
     for file in found:
@@ -136,14 +136,14 @@ def _of_kind(session: Session, kind: Kind) -> list[File]:
     """Files of a session by their datatypes and suffixes."""
     if not kind.is_search:
         return files(session, kind.datatypes, kind.suffixes)
-    datatypes = [one for one in DATATYPES if _is_one(kind, kind.datatypes, one)]
+    datatypes = [one for one in DATATYPES if is_one(kind, kind.datatypes, one)]
     if not datatypes:
         return []
     found = files(session, datatypes)
-    return [file for file in found if _is_one(kind, kind.suffixes, file.name.suffix)]
+    return [file for file in found if is_one(kind, kind.suffixes, file.name.suffix)]
 
 
-def _is_one(kind: Kind, wanted: Iterable[str], text: str) -> bool:
+def is_one(kind: Kind, wanted: Iterable[str], text: str) -> bool:
     """Whether a text is one of those that are wanted."""
     if kind.is_search:
         return any(re.search(one, text, re.IGNORECASE) for one in wanted)
@@ -159,7 +159,7 @@ def is_of(kind: Kind, file: File) -> bool:
         if label is None or ANY in wanted:
             continue
         if kind.is_search:
-            is_wanted = _is_one(kind, wanted, label)
+            is_wanted = is_one(kind, wanted, label)
         else:
             is_wanted = any(same_label(entity, label, one) for one in wanted)
         if not is_wanted:
@@ -262,7 +262,9 @@ def _values(where: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     several = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in several):
+    if not several or not all(
+        isinstance(one, str | int) and not isinstance(one, bool) for one in several
+    ):
         given = json.dumps(value)
         raise FormatError(f"{where}: give a label, a list of them, or null, not {given}")
     return tuple(map(str, several))
