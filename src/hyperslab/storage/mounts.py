@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable
@@ -72,6 +73,13 @@ def mounted_within(folder: Path, root: Path = ROOT) -> list[Path]:
     top = Path(os.path.realpath(folder.parent), folder.name)
     places = [Path(mount.mount_point) for mount in mounts(root)]
     return [place for place in places if place.is_relative_to(top)]
+
+
+def require_unmounted(top: Path) -> None:
+    """Raise OSError for a folder in which something is mounted."""
+    for place in mounted_within(top):
+        why = "something is mounted there: unmount it first"
+        raise OSError(errno.EBUSY, why, str(place))
 
 
 def mount_of(path: Path, table: Iterable[Mount]) -> Mount | None:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.storage import unfinished
-from hyperslab.storage.mounts import file_system, is_fuse
+from hyperslab.storage.mounts import file_system, is_fuse, require_unmounted
 
 _AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
 """Arguments of renameat2(2): paths are relative to the working directory; the new name is free; the
@@ -118,8 +118,6 @@ def remove(path: Path) -> None:
     in it.
     """
     if path.is_dir() and not path.is_symlink():
-        from hyperslab.storage.trees import require_unmounted  # which few runs need
-
         require_unmounted(path)
         shutil.rmtree(path)
     else:
