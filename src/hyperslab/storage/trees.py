@@ -22,7 +22,7 @@ def remove_around(top: Path) -> list[Path]:
     is.
     """
     mounted = mounted_within(top)
-    _remove(Path(os.path.realpath(top.parent), top.name), mounted)
+    _remove(top, mounted)
     return mounted
 
 
