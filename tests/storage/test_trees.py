@@ -59,6 +59,9 @@ def test_mounts_within_a_folder_are_those_below_its_name(tmp_path: Path) -> None
     found = mounted_within(Path("/srv/a"), tree.root)
     assert found == [Path("/srv/a"), Path("/srv/a/with space\\")]
     assert mounted_within(Path("/srv/b"), tree.root) == []
+    tree.write("proc/7/mountinfo", "30 1 0:30 / /srv/b/c rw - tmpfs none rw\n")
+    seen = Path("/proc/7/root/srv/b")
+    assert mounted_within(seen, tree.root) == [seen / "c"], "named as it is given"
 
 
 @needs_root

@@ -20,9 +20,9 @@ from hyperslab.plan.journal import Tail
 from hyperslab.plan.sinks import block_name
 from hyperslab.plan.task import Outcome
 from hyperslab.storage import replacement
+from hyperslab.storage.mounts import require_unmounted
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.renaming import remove
-from hyperslab.storage.trees import require_unmounted
 from hyperslab.storage.unfinished import LEFTOVER, leftovers
 
 

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperslab.driver.pace import Way
-from hyperslab.driver.sweeping import RECORD
+from hyperslab.driver.sweeping import RECORD, sweep_own, tell_mounted
 from hyperslab.errors import RunStopped
 from hyperslab.plan.command import LOGS, PRIVATE, Commands
-from hyperslab.storage.permitted import remove_tree
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.staging import area
 from hyperslab.storage.staging.area import Area
 from hyperslab.storage.staging.room import Room, is_compared, keep_free
-from hyperslab.storage.trees import still_mounted
 from hyperslab.storage.turns import Turns
 from hyperslab.trace import is_of_staging
 
@@ -449,9 +447,9 @@ class Staging:
             self._flusher.stop()
         left = [place for made in self._areas.values() for place in made.remove()]
         if not goes_on:
-            left += remove_tree(self._folder / PRIVATE)
+            left += sweep_own(self._folder)
         if left:
-            self._tell(still_mounted(left))
+            tell_mounted(left, self._tell)
 
     def unkept(self) -> tuple[Unkept, ...]:
         """Files that are gone as others have their names, and differ from these."""

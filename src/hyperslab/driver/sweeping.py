@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +42,23 @@ def sweep_submission(folder: Path, keeps_private: bool = False) -> None:
     if not keeps_private:
         _sweep_private(folder / PRIVATE, ())
     _sweep_tiers(folder)
+
+
+def sweep_own(folder: Path) -> list[Path]:
+    """Remove the private folders of a submission that ends. Returns where something is mounted."""
+    private = folder / PRIVATE
+    if not private.is_dir():
+        return []
+    from hyperslab.storage.permitted import remove_tree  # which runs without commands do without
+
+    return remove_tree(private)
+
+
+def tell_mounted(places: Sequence[Path], tell: Callable[[str], None]) -> None:
+    """Say where something is mounted, which stays."""
+    from hyperslab.storage.trees import still_mounted  # which few runs need
+
+    tell(still_mounted(places))
 
 
 def _sweep_private(

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from hyperslab.plan.command import LOGS, Commands
 from hyperslab.plan.task import State
+from hyperslab.storage.mounts import require_unmounted
 from hyperslab.storage.permitted import open_folders
-from hyperslab.storage.trees import require_unmounted
 
 
 def keep_of_failed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ OF_ONE_MACHINE = frozenset(("fuse.hyperslab-throttled", "fuse.hyperslab-volatile
 """Types of emulated tiers that stand for a device of one machine: all who use it share its mount,
 and with that its pages. Whoever sees the mount sees the type, also in containers.
 """
+_AS_SEEN = r"/proc/(\d+)/root(/.*)"
+"A path as another process sees it, which may be in a mount namespace of its own."
 _ESCAPED = rb"\\([0-7]{3})"
 
 
@@ -42,9 +45,11 @@ class Mount:
         return None
 
 
-def mounts(root: Path = ROOT) -> list[Mount]:
-    """All mounts that this process sees. Raises OSError where the kernel has no such table."""
-    table = (root / "proc/self/mountinfo").read_bytes()
+def mounts(root: Path = ROOT, process: str = "self") -> list[Mount]:
+    """All mounts that a process sees, this one if no other is named by its number. Raises OSError
+    where the kernel has no such table.
+    """
+    table = (root / "proc" / process / "mountinfo").read_bytes()
     return [_mount(line) for line in table.splitlines()]
 
 
@@ -66,12 +71,24 @@ def _text(field: bytes) -> str:
 
 
 def mounted_within(folder: Path, root: Path = ROOT) -> list[Path]:
-    """Places in a folder at which something is mounted, itself among them, without links but for
-    the folder's own name.
+    """Places in a folder at which something is mounted, itself among them, named below it as it is
+    named here. Of one that is named as another process sees it, the mounts of that process count.
     """
+    process = "self"
     top = Path(os.path.realpath(folder.parent), folder.name)
-    places = [Path(mount.mount_point) for mount in mounts(root)]
-    return [place for place in places if place.is_relative_to(top)]
+    elsewhere = re.fullmatch(_AS_SEEN, str(folder))
+    if elsewhere is not None:  # a link that no resolution of names follows
+        process = elsewhere[1]
+        top = Path(elsewhere[2])
+    places = [Path(mount.mount_point) for mount in mounts(root, process)]
+    return [folder / place.relative_to(top) for place in places if place.is_relative_to(top)]
+
+
+def require_unmounted(top: Path) -> None:
+    """Raise OSError for a folder in which something is mounted."""
+    for place in mounted_within(top):
+        why = "something is mounted there: unmount it first"
+        raise OSError(errno.EBUSY, why, str(place))
 
 
 def mount_of(path: Path, table: Iterable[Mount]) -> Mount | None:

@@ -24,7 +24,6 @@ def open_folders(top: Path) -> None:
     """Let this user list and change a folder and those below it, but for those behind links, and
     what is mounted there. Raises OSError, as for one of somebody else.
     """
-    top = Path(os.path.realpath(top))
     mounted = set(mounted_within(top))
     if top in mounted:
         return

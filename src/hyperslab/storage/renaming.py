@@ -24,8 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.storage import unfinished
-from hyperslab.storage.mounts import file_system, is_fuse
-from hyperslab.storage.trees import require_unmounted
+from hyperslab.storage.mounts import file_system, is_fuse, require_unmounted
 
 _AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
 """Arguments of renameat2(2): paths are relative to the working directory; the new name is free; the

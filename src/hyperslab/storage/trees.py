@@ -8,7 +8,6 @@ Held by tests/storage/test_trees.py.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Collection, Sequence
@@ -23,15 +22,8 @@ def remove_around(top: Path) -> list[Path]:
     is.
     """
     mounted = mounted_within(top)
-    _remove(Path(os.path.realpath(top.parent), top.name), mounted)
+    _remove(top, mounted)
     return mounted
-
-
-def require_unmounted(top: Path) -> None:
-    """Raise OSError for a folder in which something is mounted."""
-    for place in mounted_within(top):
-        why = "something is mounted there: unmount it first"
-        raise OSError(errno.EBUSY, why, str(place))
 
 
 def still_mounted(places: Sequence[Path]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tests.repetitions import repeats
 from tests.storage.emulation.tiers import mounted, require_program
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
+from tests.system.end_to_end.command import AS_INSTALLED
+from tests.system.faults.command import await_that
 
 PROGRAM = """
 import os
@@ -65,6 +68,31 @@ def test_what_a_command_has_left_in_the_background_is_waited_for(
     assert (in_memory / "late").read_text() == "x\n"
     assert totals.operations["write"].nbytes == 2
     assert not [one for one in mounts() if one.mount_point == str(in_memory)]
+
+
+def test_a_directory_is_as_before_once_the_command_of_who_was_killed_has_ended(
+    in_memory: Path,
+) -> None:
+    require_program()
+    (in_memory / "there").write_text("before")
+    script = f"echo begun; read line; cat {in_memory}/there"
+    words = [*AS_INSTALLED, "trace-files", "--way", "fuse", "--on", str(in_memory)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*words, "--", "sh", "-c", script], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.kill()
+        process.wait()
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"before"
+
+    def is_mounted() -> bool:
+        return any(one.mount_point == str(in_memory) for one in mounts())
+
+    await_that("the end of the count", lambda: not is_mounted())
+    assert (in_memory / "there").read_text() == "before"
 
 
 def test_what_cannot_be_counted_on_is_refused(tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def count(
     emulation = pass_through(directory)
     try:
         before = program.counters(emulation)
-        status = run_in_foreground(command, environment)
+        # should this process be killed, the command goes on, and takes the directory along
+        handed_on = program.lifelines(emulation)
+        status = run_in_foreground(command, environment, pass_fds=handed_on)
         outlive(emulation)
         after = program.last_counters(emulation)
     finally:

@@ -62,7 +62,8 @@ def emulate(
 
 def pass_through(directory: Path) -> Emulation:
     """Put a tier over a directory that is as fast as the directory, to see what is asked of it; it
-    shows the files that are there. Raises UsageError where that cannot be, and EmulationFailed.
+    shows the files that are there. It ends with this process, and with whom it gives the lifeline.
+    Raises UsageError where that cannot be, and EmulationFailed.
     """
     program.require_fuse()
     program.PROGRAM.find()
@@ -71,7 +72,8 @@ def pass_through(directory: Path) -> Emulation:
         raise UsageError(f"{directory} is no directory")
     with registry.locked():
         _require_free(place)
-        return _started(COUNTED, place, Settings(page_cache=True), place, made=False)
+        settings = Settings(page_cache=True)
+        return _started(COUNTED, place, settings, place, made=False, has_lifeline=True)
 
 
 def _made(

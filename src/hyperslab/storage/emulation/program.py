@@ -96,6 +96,13 @@ def start(emulation: Emulation, has_lifeline: bool = False) -> int:
     return process.pid
 
 
+def lifelines(emulation: Emulation) -> list[int]:
+    """Descriptors with which its program ends once nobody has them any more; [] where it ends with
+    nobody.
+    """
+    return [lifeline.fileno() for name, lifeline in _lifelines.items() if name == emulation.name]
+
+
 def let_go(emulation: Emulation) -> None:
     """Close what this process holds of a program that is there as long as itself."""
     lifeline = _lifelines.pop(emulation.name, None)

@@ -124,8 +124,10 @@ def _hit_harder(slow: str, fast: str, first: str, others: Sequence[str]) -> Judg
 
 def _where_it_costs(found: Judged, what: str, ratios: Ratios) -> Judged:
     """What was found of a loss, by which nothing is shown unless there is one."""
+    if True not in found.signs:
+        return found
     cost = judged_contrasts([Contrast(what, [math.log(ratio) for ratio in ratios.values()])])
-    if True not in found.signs or cost.signs == [True]:
+    if True in cost.signs:
         return found
     outcome: Outcome = "refuted" if False in cost.signs else "open"
     return found.instead(
