@@ -176,14 +176,14 @@ def _with_neighbours(
     if not files:
         return FunctionRef(target, digest_of_parts(target, []), params)
     place = target.rpartition(":")[0]
-    if place.endswith(".py"):
-        place = _user_module(files[0][1])
-    module = sys.modules[place]
+    is_file = place.endswith(".py")
+    module = sys.modules[_user_module(files[0][1]) if is_file else place]
+    own = files[0][0] if is_file else str(module.__file__)  # a file may be loaded from its like
     if (version := version_of(module)) is not None:
         digest = digest_of_parts(target, version)
         before = earlier_digest(target, module)
         return FunctionRef(target, digest, params, files, earlier_digest=before)
-    imported = imported_files(str(module.__file__), module.__package__ or "", _origin)
+    imported = imported_files(own, module.__package__ or "", _origin)
     beside = {name: _file_digest(Path(name)) for name in imported}
     beside.pop(files[0][0], None)
     files = (files[0], *sorted(beside.items()))
