@@ -178,3 +178,19 @@ def test_a_module_that_the_worker_knew_before_is_loaded_anew(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0][0] == 42
+
+
+def test_files_of_one_content_rest_each_on_its_own_neighbours(tmp_path: Path) -> None:
+    """Whatever the process has loaded before: else a function would seem edited when it is not."""
+    refs = []
+    for place in ("first", "second"):
+        folder = tmp_path / place
+        folder.mkdir()
+        (folder / "mine.py").write_text(f"# of {tmp_path}\nimport constant_of_tests\nf = abs\n")
+        (folder / "constant_of_tests.py").write_text(f"VALUE = '{place}'\n")
+        refs.append(refer(f"{folder}/mine.py:f"))
+    for place, ref in zip(("first", "second"), refs, strict=True):
+        names = [Path(name) for name, _ in ref.files]
+        folder = tmp_path / place
+        assert names == [folder / "mine.py", folder / "constant_of_tests.py"]
+    assert refs[0].digest != refs[1].digest

@@ -288,6 +288,15 @@ def test_a_long_end_and_a_slot_that_got_nothing() -> None:
     assert "h/w1/t0" in unfed.evidence
 
 
+def test_an_end_that_goes_into_names_is_told_by_the_number_of_files() -> None:
+    long = trace(threads(2, 0.0), end_ns=9 * S)
+    assert "1,728" not in found(long, "closing").advice
+    long.meta["naming"] = {"files": 1728, "seconds": 2.9}
+    assert "syncing and naming 1,728 files" in found(long, "closing").advice
+    long.meta["naming"] = {"files": 1728, "seconds": 0.1}
+    assert "1,728" not in found(long, "closing").advice
+
+
 def test_findings_are_sorted_and_the_paragraph_begins_with_the_first() -> None:
     verdict = of(straggling(20.0))
     shares = [f.share for f in verdict.findings]

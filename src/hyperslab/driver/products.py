@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.blocks.writing.part_folders import discard, part_folders, remove_stale
-from hyperslab.driver import allocations, naming, replaced
+from hyperslab.driver import allocations, replaced
 from hyperslab.driver.committed import RECORD, committed
 from hyperslab.driver.directory import LEDGER, RunDirectory
 from hyperslab.driver.manifest import MANIFEST, vouched_for
-from hyperslab.driver.naming import Complete, Told
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import renaming, replacement
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import leftovers
+
+if TYPE_CHECKING:
+    from hyperslab.driver.naming import Complete, Told
 
 PUBLISHED = "published.json"
 "Record of the files of a conversion to a URL that have been sent, see hyperslab.apps.publication."
@@ -265,6 +267,8 @@ class Products:
         if not self._volumes:
             self._commit_blocks()
             return
+        from hyperslab.driver.naming import Complete, name_all  # which reductions do without
+
         going = replaced.may_go(self._directory)
         root = self._directory.root
         known = committed(self._directory)
@@ -276,7 +280,7 @@ class Products:
             ready.append(Complete(unfinished, whole, is_to_go))
         if not self._directory.file:
             replacement.begin(root)
-        for problem in naming.name_all(self._directory, ready, told):
+        for problem in name_all(self._directory, ready, told):
             raise problem
         self._directory.unsynced.unlink(missing_ok=True)
         names = {path.name for path in self._paths()}
@@ -307,6 +311,8 @@ class Products:
 
     def complete(self, results: Mapping[int, Outcome]) -> list[Complete]:
         """The files all of whose regions are there, and that have not got their names."""
+        from hyperslab.driver.naming import Complete  # likewise
+
         known = committed(self._directory)
         found = []
         for volume, outputs in self._unfinished(results, known):

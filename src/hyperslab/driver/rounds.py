@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from hyperslab.driver import preindex, resume, unseen
 from hyperslab.driver.directory import RunState, save_status
 from hyperslab.driver.haste import EndsEarly, Haste
-from hyperslab.driver.naming import Told
 from hyperslab.driver.notices import Notices
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import Prepared
@@ -35,6 +34,7 @@ from hyperslab.report.failures import Failed, failed
 from hyperslab.report.progress import Count, Progress
 
 if TYPE_CHECKING:
+    from hyperslab.driver.naming import Told
     from hyperslab.report.slices import Pictured
 
 POLL_INTERVAL_S = 0.1
