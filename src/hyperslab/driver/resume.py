@@ -22,7 +22,6 @@ from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.grown import made_of, require_as_before
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
@@ -98,7 +97,8 @@ def inherit(
     """
     if not any(directory.submissions()):
         return []
-    from hyperslab.driver.touched import Touched  # which first submissions do without
+    from hyperslab.driver.grown import require_as_before  # which first submissions do without
+    from hyperslab.driver.touched import Touched
 
     now = record(plan)
     counted: list[tuple[Path, dict[str, Any]]] = []
@@ -241,8 +241,19 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
             "kept": index in kept,
             "broken": any(source.broken for source, _ in members),
             "states": [_state(source) for source, _ in members],
-            "made": made_of(plan, index),
+            "made": _made_of(plan, index),
         }
+
+
+def _made_of(plan: Plan, index: int) -> list[str]:
+    """What a plan makes of one of its wholes: dtype and shape of each array. Nothing of commands,
+    whose files nobody knows before.
+    """
+    job = plan.stages[0].job
+    if job.commands is not None:
+        return []
+    outputs = job.becoming[index].outputs
+    return [f"{made.name} {made.dtype} of shape {made.shape}".lstrip() for made in outputs]
 
 
 def _extents(plan: Plan) -> tuple[dict[int, int], dict[int, int]]:
