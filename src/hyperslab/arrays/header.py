@@ -216,6 +216,13 @@ class Header:
         return not np.array_equal(self.base_affine, np.eye(4))
 
     @property
+    def is_unplaced_region(self) -> bool:
+        """Whether it is cut from an array whose affine counts voxels, and is none of its blocks:
+        then its own affine says numbers of voxels that look like a place.
+        """
+        return self._is_moved and not (self.is_placed or self.is_block or self.whole_shape)
+
+    @property
     def unit_of_space(self) -> str:
         """Unit of the affine: 'mm', 'um' or 'm' mostly; '' where the file does not say one.
 

@@ -11,18 +11,6 @@ from typing import Any
 
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import OutputBusy
-from hyperslab.plan.compile import Plan
-
-
-def made_of(plan: Plan, index: int) -> list[str]:
-    """What a plan makes of one of its wholes: dtype and shape of each array. Nothing of commands,
-    whose files nobody knows before.
-    """
-    job = plan.stages[0].job
-    if job.commands is not None:
-        return []
-    outputs = job.becoming[index].outputs
-    return [f"{made.name} {made.dtype} of shape {made.shape}".lstrip() for made in outputs]
 
 
 def require_as_before(

@@ -22,7 +22,6 @@ from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.grown import made_of, require_as_before
 from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
@@ -82,7 +81,7 @@ def record(plan: Plan, done: Collection[int] = ()) -> dict[str, Any]:
     if plan.stages[0].job.commands is not None:
         from hyperslab.plan.commanded import digest_of  # which runs over arrays do without
 
-        asked_for = [task.id for task in plan.stages[0].tasks if not _is_kept(task)]
+        asked_for = [task.id for task in plan.stages[0].tasks if not task.is_kept]
         tasks["found"] = sorted(set(done).intersection(asked_for))
         later = [task.command for stage in plan.stages[1:] for task in stage.tasks]
         commands = [command for command in later if command is not None]
@@ -102,7 +101,8 @@ def inherit(
     """
     if not any(directory.submissions()):
         return []
-    from hyperslab.driver.touched import Touched  # which first submissions do without
+    from hyperslab.driver.grown import require_as_before  # which first submissions do without
+    from hyperslab.driver.touched import Touched
 
     now = record(plan)
     counted: list[tuple[Path, dict[str, Any]]] = []
@@ -228,7 +228,7 @@ def _suffix(plan: Plan) -> str:
 
 def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
     first, count = _extents(plan)
-    kept = {task.whole for task in plan.stages[0].tasks if _is_kept(task)}
+    kept = {task.whole for task in plan.stages[0].tasks if task.is_kept}
     sets = list(plan.inputs.values())
     for index, whole in enumerate(sets[0].wholes):
         members = [
@@ -246,13 +246,19 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
             "kept": index in kept,
             "broken": any(source.broken for source, _ in members),
             "states": [_state(source) for source, _ in members],
-            "made": made_of(plan, index),
+            "made": _made_of(plan, index),
         }
 
 
-def _is_kept(task: Task) -> bool:
-    """Whether nobody has asked for a task, and what it has made stays."""
-    return task.command is not None and task.command.is_kept
+def _made_of(plan: Plan, index: int) -> list[str]:
+    """What a plan makes of one of its wholes: dtype and shape of each array. Nothing of commands,
+    whose files nobody knows before.
+    """
+    job = plan.stages[0].job
+    if job.commands is not None:
+        return []
+    outputs = job.becoming[index].outputs
+    return [f"{made.name} {made.dtype} of shape {made.shape}".lstrip() for made in outputs]
 
 
 def _extents(plan: Plan) -> tuple[dict[int, int], dict[int, int]]:

@@ -24,7 +24,6 @@ import numpy as np
 from hyperslab.errors import HyperslabError, UsageError, of_code, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 from hyperslab.plan.definitions import parsed, unnamed
-from hyperslab.plan.neighbours import builtins_of
 
 _loading = threading.RLock()
 _BUILTINS = "hyperslab.workloads."
@@ -323,7 +322,7 @@ def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None
             )
     place, _, name = target.rpartition(":")
     if place.endswith(".py"):
-        module = _module_from_file(_here(*files[0]), _user_module(files))
+        module = _module_from_file(_here(*files[0]), files)
     else:
         module = importlib.import_module(place)
         _require_from(module, files)
@@ -404,7 +403,8 @@ def module_now(name: str, needed: str) -> str:
     return found[0]
 
 
-def _module_from_file(path: Path, name: str) -> ModuleType:
+def _module_from_file(path: Path, files: tuple[tuple[str, str], ...]) -> ModuleType:
+    name = _user_module(files)
     folder = path.parent
     if name in sys.modules:
         return sys.modules[name]
@@ -414,7 +414,10 @@ def _module_from_file(path: Path, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    vars(module)["__builtins__"] = builtins_of(name, folder)
+    if len(files) > 1:
+        from hyperslab.plan.neighbours import builtins_of  # which others do without
+
+        vars(module)["__builtins__"] = builtins_of(name, folder)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

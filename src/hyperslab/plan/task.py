@@ -74,6 +74,11 @@ class Task:
     is_alone: bool = False
     "Whether no other command of the run that is tried again runs beside it on its host."
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether nobody has asked for it, and what its command has made stays."""
+        return self.command is not None and self.command.is_kept
+
 
 class Volume(NamedTuple):
     """A file that several tasks write to."""

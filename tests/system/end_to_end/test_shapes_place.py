@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import nibabel as nib
 import numpy as np
 import pytest
@@ -140,3 +141,28 @@ def test_an_image_whose_voxels_are_its_millimetres_has_a_place_to_lose(tmp_path:
     made = tmp_path / "made.nii"
     highest(path, made, 0)
     assert codes(made) == (0, 0)
+
+
+@pytest.mark.parametrize("affine", [None, np.diag([2.0, 3, 4, 1])], ids=["no place", "a place"])
+def test_a_region_of_an_image_lies_where_nibabel_has_it(
+    tmp_path: Path, affine: Array | None
+) -> None:
+    image: Any = nib.Nifti1Image(np.zeros((5, 6, 7), np.int16), affine)  # type: ignore[no-untyped-call]
+    nib.save(image, tmp_path / "in.nii")
+    pipeline = hyperslab.Pipeline(tmp_path / "in.nii", region="2:4,1:5,:").map(np.negative)
+    hyperslab.run(pipeline.write(tmp_path / "o.nii"), engine="serial", report=False)
+    saved: Any = nib.load(tmp_path / "in.nii")
+    expected = saved.slicer[2:4, 1:5]
+    np.testing.assert_array_equal(affine_of(tmp_path / "o.nii"), expected.affine)
+
+
+def test_a_region_of_an_array_without_a_place_has_none(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file["v"] = np.zeros((5, 6, 7), np.int16)
+    pipeline = hyperslab.Pipeline(tmp_path / "in.h5", region="2:4,1:5,:").map(np.negative)
+    hyperslab.run(pipeline.write(tmp_path / "o.nii"), engine="serial", report=False)
+    assert codes(tmp_path / "o.nii") == (0, 0)
+    blocks = pipeline.write(tmp_path / "b", format="nii", keep="blocks")
+    hyperslab.run(blocks, engine="serial", report=False, blocks=(2, 1, 1))
+    places = {tuple(affine_of(path)[:3, 3]) for path in (tmp_path / "b").glob("*.nii")}
+    assert places == {(2.0, 1.0, 0.0), (3.0, 1.0, 0.0)}, "blocks say where in their whole they lie"

@@ -18,10 +18,11 @@ def place(built: Any, parent: Any | None, header: Header) -> None:
     """Move sform and qform, each with its code; without either, say the parent's affine as an
     sform.
 
-    An array without an affine gets neither; only blocks that are to be merged again count their
-    place in voxels.
+    An array without an affine gets neither, nor does a region of one that has no place; only blocks
+    that are to be merged again count their place in voxels.
     """
-    if header.base_affine is None and not header.whole_shape:
+    is_numbered = parent is None and header.is_unplaced_region
+    if is_numbered or (header.base_affine is None and not header.whole_shape):
         built["sform_code"] = 0
         built["qform_code"] = 0
         return
