@@ -18,7 +18,7 @@ from hyperslab.driver.submission import Records, load_records, write_report
 from hyperslab.errors import UsageError
 from hyperslab.report.compare import answers, letter, names_of, warnings_of, write_comparison
 from hyperslab.report.expected import expected, expected_words
-from hyperslab.report.failures import failure_headline, grouped
+from hyperslab.report.failures import failure_headline, grouped, planned_tasks
 from hyperslab.report.messages.numbers import Numbers, numbers_of
 from hyperslab.report.messages.page import messages_line
 from hyperslab.report.perfetto import write_perfetto
@@ -128,7 +128,7 @@ def _messages(records: Records) -> Numbers | None:
 
 def _tell(records: Records, page: Path) -> None:
     if records.failures:
-        typer.echo(failure_headline(grouped(records.failures), records.plan.get("tasks", 0)))
+        typer.echo(failure_headline(grouped(records.failures), planned_tasks(records.plan, 0)))
     if records.summary.warning:
         typer.echo(f"warning    {records.summary.warning}\n")
     if records.summary.odd_values:

@@ -181,6 +181,13 @@ def failure_headline(groups: Sequence[Group], tasks: int) -> str:
     return text
 
 
+def planned_tasks(plan: Mapping[str, Any], otherwise: int) -> int:
+    """How many tasks a run has by its plan, with those that begin when all others have ended."""
+    if "tasks" not in plan:
+        return otherwise
+    return int(plan["tasks"]) + len(plan.get("then", ()))
+
+
 def failure_count(groups: Sequence[Group], tasks: int) -> str:
     """How many of a run's tasks failed, and where the most of them."""
     first = groups[0].first

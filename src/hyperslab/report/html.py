@@ -17,7 +17,7 @@ from hyperslab.report import files
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
 from hyperslab.report.expected import expected_words
-from hyperslab.report.failures import Group, failure_headline, failures_html
+from hyperslab.report.failures import Group, failure_headline, failures_html, planned_tasks
 from hyperslab.report.gantt import (
     COLOURS,
     FONT,
@@ -263,7 +263,7 @@ def headline_of(summary: Summary, failures: Sequence[Group], plan: Mapping[str, 
     """What was done and how fast; of a failed run, which tasks failed, where and why."""
     if not failures:
         return headline(summary)
-    return failure_headline(failures, (plan or {}).get("tasks", summary.tasks))
+    return failure_headline(failures, planned_tasks(plan or {}, summary.tasks))
 
 
 def _answer(trace: Trace, summary: Summary, answer: str, has_verdict: bool) -> str:

@@ -147,6 +147,8 @@ def test_both_levels_in_one_run(tmp_path: Path) -> None:
     rows = (out / "group_brain_volumes.tsv").read_text().splitlines()
     assert [row.split("\t")[0] for row in rows] == ["participant_id", "sub-1"]
     page = (out / ".hyperslab/run-0001/report.html").read_text()
+    assert '<p class="answer">1 of 3 tasks failed: ' in page
+    assert "1 of 3 tasks failed" in done.out
     assert ">barrier<" in page
     assert '"group"' in page
     (address,) = re.findall(r'<img loading="lazy"[^>]* src="([^"]+)"', page)

@@ -145,8 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in filter(None, (given.out, given.mask, given.picture)):
             Path(name).parent.mkdir(parents=True, exist_ok=True)
         brain = extract(given.image, given.brain_extractor, given.fraction)
-        print(f"{given.image}: brain of {brain.volume_ml:.0f} ml, by {brain.extractor}", flush=True)
         require_plausible(given.image, brain)
+        print(f"{given.image}: brain of {brain.volume_ml:.0f} ml, by {brain.extractor}", flush=True)
         save(brain, given.image, given.out, given.mask)
         if given.picture:
             save_picture(given.image, given.mask, given.picture)
