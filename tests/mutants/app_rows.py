@@ -143,7 +143,7 @@ APPS = [
     Mutant(
         "who only stays in a run counts as found done",
         "src/hyperslab/driver/resume.py",
-        "for task in plan.stages[0].tasks if not _is_kept(task)]",
+        "for task in plan.stages[0].tasks if not task.is_kept]",
         "for task in plan.stages[0].tasks]",
         "tests/apps/bids/test_gathering.py::test_who_has_failed_and_is_found_done",
     ),
