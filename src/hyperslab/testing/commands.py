@@ -75,7 +75,9 @@ class CommandTests:
         settings = {**self._place(), "report": False, "check": False, "task_timeout": 4}
         result = run_commands([late, soon], tmp_path / "out", **settings, retries=0)
         (failure,) = result.failures
-        assert failure.message == "it took longer than 4 s, and it printed nothing"
+        # Between them may stand that the kernel has killed something on this machine meanwhile.
+        assert failure.message.startswith("it took longer than 4 s, and ")
+        assert failure.message.endswith(", and it printed nothing")
         assert _files(tmp_path / "out") == {"soon.txt"}
         assert (tmp_path / "out" / "soon.txt").read_text() == "soon\n"
         assert _running(seconds) == []
