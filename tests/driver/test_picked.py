@@ -32,7 +32,7 @@ MERGING: dict[str, Function] = {
     "mean": lambda block: block.mean(axis=2, keepdims=True),
     "largest": lambda block: block.max(axis=1),
     "place of the least": lambda block: block.argmin(axis=2, keepdims=True),
-    "any above": lambda block: (block > 118).any(axis=2, keepdims=True),
+    "any above": lambda block: np.asarray((block > 118).any(axis=2, keepdims=True)),
     "count below": lambda block: (block < 2).sum(axis=2),
     "nothing of it": lambda block: np.ones_like(block[:, :, :1]),
     "both ends": lambda block: block[:, :, :1] - block[:, :, -1:],
