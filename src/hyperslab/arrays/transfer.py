@@ -216,16 +216,16 @@ def _distinct(ascending: Positions) -> Positions:
 
 def _missing(known: Positions, more: Positions) -> Positions:
     """Those of some positions that are not known."""
-    rows = np.searchsorted(known, more)
-    return more[known[np.minimum(rows, len(known) - 1)] != more]
+    rows = np.minimum(np.searchsorted(known, more), len(known) - 1)
+    is_missing: npt.NDArray[np.bool_] = known[rows] != more
+    return more[is_missing]
 
 
 def _merged(one: Positions, other: Positions) -> Positions:
     """Positions of both, each once; quick where one of them is short."""
     few, many = sorted((one, other), key=len)
     new = _missing(many, few)
-    merged: Positions = np.insert(many, np.searchsorted(many, new), new)
-    return merged
+    return np.insert(many, np.searchsorted(many, new), new)
 
 
 def _spread(places: Positions, parts: int) -> Positions:
