@@ -69,6 +69,12 @@ def test_what_is_advised_works(image: Path, tmp_path: Path) -> None:
     assert list(image_of(tmp_path / "said.nii").affine[:3, 3]) == [0, 0, 16 * 4]
 
 
+def test_a_region_of_one_voxel_is_all_that_there_is(image: Path, tmp_path: Path) -> None:
+    pipeline = Pipeline(image, region=":,:,5:6").map(PICKING["first"])
+    run(pipeline.write(tmp_path / "out.nii"), engine="serial", report=False)
+    assert list(image_of(tmp_path / "out.nii").affine[:3, 3]) == [0, 0, 5 * 4]
+
+
 def test_time_and_arrays_without_a_place_are_taken_as_they_are(tmp_path: Path) -> None:
     series = save(tmp_path / "series.nii", np.ones((4, 5, 6, 7), np.int16), PLACED)
     learned(Pipeline(series).map(lambda block: block[..., :1]))

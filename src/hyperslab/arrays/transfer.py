@@ -215,7 +215,7 @@ def _distinct(ascending: Positions) -> Positions:
 
 
 def _missing(known: Positions, more: Positions) -> Positions:
-    """Those of some positions that are not known."""
+    """Positions, of some, that are not known."""
     rows = np.minimum(np.searchsorted(known, more), len(known) - 1)
     is_missing: npt.NDArray[np.bool_] = known[rows] != more
     return more[is_missing]

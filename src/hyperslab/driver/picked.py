@@ -20,6 +20,7 @@ from hyperslab.driver.dependence import made_of
 from hyperslab.driver.sample import Sample
 from hyperslab.driver.unlike import declared
 from hyperslab.errors import speaks_flags
+from hyperslab.plan.becoming import taken_of
 from hyperslab.plan.pipeline import Pipeline, Step, axes_after
 
 
@@ -47,11 +48,12 @@ def _placed(pipeline: Pipeline, steps: Sequence[Step]) -> list[int]:
     whole = pipeline.source.wholes[0]
     if not whole.header.is_placed or any(step.changes_axes for step in pipeline.steps):
         return []
+    taken = taken_of(pipeline, whole)
     found = set()
-    for axes in axes_after(steps, len(whole.shape), whole.shape):
-        gone = set(axes.dropped(len(whole.shape))).intersection(whole.header.space)
+    for axes in axes_after(steps, len(taken), taken):
+        gone = set(axes.dropped(len(taken))).intersection(whole.header.space)
         if gone and whole.header.with_axes(axes, whole.shape).is_placed:
-            found |= {axis for axis in gone if whole.shape[axis] > 1}
+            found |= {axis for axis in gone if taken[axis] > 1}
     return sorted(found)
 
 
