@@ -101,6 +101,7 @@ WITHIN = """
 def number():
     import deep
 
+    assert __import__("within.deep", fromlist=["NUMBER"]).NUMBER == deep.ONE
     return deep.NUMBER
 """
 

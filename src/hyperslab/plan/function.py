@@ -95,11 +95,11 @@ class FunctionRef:
         # a module that another thread is about to import has not all of its names yet
         with _loading:
             found = _load(self.target, self.files, self.payload)
-            if len(self.files) > 1 and ".py:" in self.target:
-                from hyperslab.plan.neighbours import bring  # which others do without
+        if len(self.files) > 1 and ".py:" in self.target:
+            from hyperslab.plan.neighbours import bring  # which others do without
 
-                bring(_user_module(self.files))
-            return found
+            bring(_user_module(self.files))
+        return found
 
 
 def called(target: str) -> str:

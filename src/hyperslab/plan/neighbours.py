@@ -25,6 +25,8 @@ _families: dict[str, dict[str, ModuleType]] = {}
 _swapping = threading.RLock()
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _OURS = __name__.partition(".")[0]
+_PARAMETERS = ("globals", "locals", "fromlist", "level")
+"Parameters of __import__ behind the name."
 
 
 def builtins_of(family: str, folder: Path) -> dict[str, Any]:
@@ -35,24 +37,21 @@ def builtins_of(family: str, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = dict(vars(builtins))
     finder = _Finder(folder, found)
 
-    def from_beside(
-        name: str,
-        names: Mapping[str, Any] | None = None,
-        local: Mapping[str, Any] | None = None,
-        wanted: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> Any:
+    def from_beside(name: str, *more: Any, **named: Any) -> Any:
+        asked = dict(zip(_PARAMETERS, more, strict=False)) | named
+        level = asked.get("level", 0)
         whole = name
         if level:
-            whole = str((names or {}).get("__package__") or "")
+            whole = str((asked.get("globals") or {}).get("__package__") or "")
         if not whole or not _lies_in(folder, whole.partition(".")[0]):
-            return builtins.__import__(name, names, local, wanted or (), level)
+            return builtins.__import__(name, **asked)
         with _swapping:
-            is_loaded = not level and name in own and _are_there(own, name, wanted or ())
+            wanted = asked.get("fromlist") or ()
+            is_loaded = not level and name in own and _are_there(own, name, wanted)
             if is_loaded or finder in sys.meta_path:
-                return builtins.__import__(name, names, local, wanted or (), level)
+                return builtins.__import__(name, **asked)
             with _own(own, finder):
-                return builtins.__import__(name, names, local, wanted or (), level)
+                return builtins.__import__(name, **asked)
 
     found["__import__"] = from_beside
     return found
