@@ -4,6 +4,7 @@ have to do.
 
 from __future__ import annotations
 
+import cProfile
 import itertools
 import math
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from hyperslab import formats
 from hyperslab.apps.conversion import Wanted, conversion
+from hyperslab.arrays import transfer
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Partition, Rule
@@ -189,7 +191,7 @@ def test_merging_blocks_reads_each_once(tmp_path: Path) -> None:
     """125 blocks into one file: every one is entered by few tasks, and no byte is read twice."""
     shape, files = (100, 80, 60), []
     for corner in itertools.product(range(0, 500, 100), range(0, 400, 80), range(0, 300, 60)):
-        header = Header(base_affine=np.eye(4)).moved(corner, (1, 1, 1))
+        header = Header(base_affine=np.diag([2.0, 2, 2, 1])).moved(corner, (1, 1, 1))
         path = tmp_path / f"b_{'_'.join(map(str, corner))}.nii"
         sink = formats.module("nifti").sink(str(path), shape, np.dtype("u1"), header)
         with path.open("wb") as file:
@@ -219,3 +221,24 @@ def test_very_long_axes_are_planned_in_little_memory(tmp_path: Path, axis: str) 
         assert plan.bytes_written == math.prod(shape)
         assert plan.bytes_read <= 2 * math.prod(shape)
         assert peak[0] < 32 * MIB
+
+
+POSITIONS = st.lists(st.integers(0, 30), min_size=1).map(np.unique)
+
+
+@given(POSITIONS, POSITIONS)
+def test_positions_are_merged_as_sets_are(one: Any, other: Any) -> None:
+    assert transfer._merged(one, other).tolist() == np.union1d(one, other).tolist()
+    assert transfer._missing(one, other).tolist() == np.setdiff1d(other, one).tolist()
+
+
+def test_what_is_known_to_ascend_is_not_sorted_for_every_cut_that_is_tried() -> None:
+    shape = (20_000, 30, 30)
+    places = tuple(np.arange(n + 1) for n in shape)
+    ends = tuple(np.array([0, n]) for n in shape)
+    sides = (Side((0, 1, 2), 4, ends, (10, 10, 10)), Side((2, 1, 0), 4, ends))
+    with cProfile.Profile() as work:
+        best_limit(Transfer(shape, places, *sides), 2**12, 2**20)
+    by_name = {getattr(one.code, "co_name", ""): one.callcount for one in work.getstats()}
+    assert by_name["_cost"] > 100
+    assert by_name["_unique1d"] < by_name["_cost"]

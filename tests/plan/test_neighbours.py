@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -92,5 +93,103 @@ def test_modules_of_others_stay_as_they_are(tmp_path: Path) -> None:
         "assert sys.modules['random'] is random",
     ]
     script = tmp_path / "program.py"
+    script.write_text("\n".join(lines))
+    subprocess.run([sys.executable, str(script)], check=True, timeout=60)
+
+
+WITHIN = """
+def number():
+    import deep
+
+    assert __import__("within.deep", fromlist=["NUMBER"]).NUMBER == deep.ONE
+    return deep.NUMBER
+"""
+
+
+def test_helpers_import_what_lies_beside_them_whenever_they_do(tmp_path: Path) -> None:
+    functions = []
+    for n in (11, 12):
+        folder = tmp_path / str(n)
+        target = file_of(folder, AT_ONCE.replace("helper.NUMBER", "helper.number()"), n)
+        (folder / "helper.py").write_text(WITHIN)
+        (folder / "deep.py").write_text(
+            f"from within.deep import NUMBER as ONE\nNUMBER = ONE + {n}"
+        )
+        functions.append(refer(target).load())
+    for _ in range(2):
+        assert [int(function(np.zeros(1))[0]) for function in functions] == [22, 24]
+
+
+def test_a_helper_that_fails_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    target = file_of(tmp_path, LATER, 13)
+    (tmp_path / "helper.py").write_text("import other\nNUMBER = 13\nraise ValueError('soon')\n")
+    (tmp_path / "other.py").touch()
+    function = refer(target).load()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="soon"):
+            function(np.zeros(1))
+
+
+def test_imports_of_twins_by_many_threads_at_once(tmp_path: Path) -> None:
+    functions = [refer(file_of(tmp_path / str(n), LATER, n)).load() for n in (14, 15)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda n: int(functions[n % 2](np.zeros(1))[0]), range(400)))
+    finally:
+        sys.setswitchinterval(before)
+    assert made == [14, 15] * 200
+
+
+SUM = """
+import hyperslab, helper
+
+def merge(a, b):
+    return helper.Sum(a.value + b.value)
+
+fold = hyperslab.Fold(
+    lift=lambda block: helper.Sum(int(block.sum())), merge=merge, finish=lambda one: one.told()
+)
+"""
+HELPER = """
+class Sum:
+    def __init__(self, value):
+        self.value = value
+
+    def told(self):
+        return self.value * {number}
+"""
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_objects_of_helpers_are_of_the_class_that_lies_beside(tmp_path: Path, engine: str) -> None:
+    """Of twins in turn, and of a helper that was edited."""
+    source = tmp_path / "in.h5"
+    with h5py.File(source, "w") as file:
+        file["v"] = np.ones((4, 4))
+    for name, number in (("a", 1), ("b", 2), ("a", 1), ("a", 3)):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "mine.py").write_text(SUM)
+        (folder / "helper.py").write_text(HELPER.format(number=number))
+        os.utime(folder / "helper.py", (number, number))
+        pipeline = Pipeline(source).reduce(f"{folder / 'mine.py'}:fold")
+        done = run(pipeline, engine=engine, workers=1, blocks=(2, 2), report=False)
+        assert done.value == 16 * number
+
+
+def test_a_programs_own_helper_stays_where_it_is(tmp_path: Path) -> None:
+    """Also where it lies beside a function's file, and another function has a helper so called."""
+    functions = [file_of(tmp_path / str(n), AT_ONCE, n) for n in (16, 17)]
+    lines = [
+        "import helper, sys",
+        "import numpy",
+        "from hyperslab.plan.function import refer",
+        f"loaded = [refer(each).load() for each in {functions!r}]",
+        "assert [int(each(numpy.zeros(1))[0]) for each in loaded] == [16, 17]",
+        "assert sys.modules['helper'] is helper and helper.NUMBER == 16",
+    ]
+    script = tmp_path / "16" / "program.py"
     script.write_text("\n".join(lines))
     subprocess.run([sys.executable, str(script)], check=True, timeout=60)

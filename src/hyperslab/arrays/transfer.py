@@ -139,16 +139,13 @@ def _divided(transfer: Transfer, bounds: tuple[Cuts, Cuts], marks: Cuts, limit_n
     for kept in transfer.whole:
         most[kept] = 1
     parts = [1] * len(places)
+    made = tuple(map(_cuts, places, marks, parts, most))
     last = None
-
-    def made() -> Cuts:
-        return tuple(map(_cuts, places, marks, parts, most))
 
     def made_with(axis: int, number: int) -> Cuts:
         """The cuts with another number of parts along one axis."""
-        cuts = list(made())
-        cuts[axis] = _cuts(places[axis], marks[axis], number, most[axis])
-        return tuple(cuts)
+        cuts = _cuts(places[axis], marks[axis], number, most[axis])
+        return (*made[:axis], cuts, *made[axis + 1 :])
 
     def more(axis: int) -> int:
         """The next number of parts that is worth trying."""
@@ -161,14 +158,15 @@ def _divided(transfer: Transfer, bounds: tuple[Cuts, Cuts], marks: Cuts, limit_n
     def cost_of_more(axis: int) -> float:
         return _cost(transfer, bounds, made_with(axis, more(axis)))
 
-    while _nbytes(transfer, made()) > limit_nbytes:
+    while _nbytes(transfer, made) > limit_nbytes:
         axes = [axis for axis in transfer.write.axes if parts[axis] < most[axis]]
         if not axes:
             break
         last = min(axes, key=cost_of_more)
         parts[last] = more(last)
+        made = made_with(last, parts[last])
     if last is None:
-        return made()
+        return made
     axis = last
 
     def fits(number: int) -> bool:
@@ -207,7 +205,27 @@ def _cuts(places: Positions, marks: Positions, parts: int, most: int) -> Positio
     for first, last in itertools.pairwise(rows.tolist()):
         between = places[first : last + 1]
         found.append(_spread(between, min(each, last - first)))
-    return np.unique(np.concatenate(found))
+    return _distinct(np.concatenate(found))
+
+
+def _distinct(ascending: Positions) -> Positions:
+    """The positions, each once."""
+    is_new = np.diff(ascending, prepend=ascending[0] - 1) > 0
+    return ascending[is_new]
+
+
+def _missing(known: Positions, more: Positions) -> Positions:
+    """Positions, of some, that are not known."""
+    rows = np.minimum(np.searchsorted(known, more), len(known) - 1)
+    is_missing: npt.NDArray[np.bool_] = known[rows] != more
+    return more[is_missing]
+
+
+def _merged(one: Positions, other: Positions) -> Positions:
+    """Positions of both, each once; quick where one of them is short."""
+    few, many = sorted((one, other), key=len)
+    new = _missing(many, few)
+    return np.insert(many, np.searchsorted(many, new), new)
 
 
 def _spread(places: Positions, parts: int) -> Positions:
@@ -232,11 +250,12 @@ def _cost(transfer: Transfer, bounds: tuple[Cuts, Cuts], cuts: Cuts) -> float:
 
 
 def _side_cost(shape: Sequence[int], side: Side, bounds: Cuts, cuts: Cuts) -> float:
-    pieces = tuple(map(np.union1d, bounds, cuts))
     if side.chunk:  # one that is cut counts for each of its parts
-        touched = math.prod(len(axis) - 1 for axis in pieces)
+        pairs = (sorted(axis, key=len) for axis in zip(bounds, cuts, strict=True))
+        touched = math.prod(len(many) + len(_missing(many, few)) - 1 for few, many in pairs)
         chunk_nbytes = math.prod(side.chunk) * side.itemsize
         return touched * float(chunk_nbytes + OPERATION_NBYTES)
+    pieces = tuple(map(_merged, bounds, cuts))
     nbytes = math.prod(shape) * side.itemsize
     return nbytes + OPERATION_NBYTES * float(_runs(shape, side, bounds, pieces))
 

@@ -41,10 +41,10 @@ def dependent_axes(steps: Sequence[Step], sample: Sample, uncut: Iterable[int]) 
     tried = [axis for axis, n in enumerate(count) if axis not in kept and n >= _LEAST_EXTENT]
     if not tried:
         return ()
-    whole = _made(steps, sample, axes)
+    whole = made_of(steps, sample, axes)
     if _are_same(whole, steps, sample, axes, tried):
         return ()
-    again = _made(steps, sample, axes)
+    again = made_of(steps, sample, axes)
     if not all(map(_are_close, whole, again)):
         return ()
     return tuple(axis for axis in tried if _are_same(whole, steps, sample, axes, [axis]) is False)
@@ -62,7 +62,7 @@ def _are_same(
     """
     slab = _amid(sample.slab, cut)
     with suppress(Exception):  # its tasks will tell what a function raises
-        made = _made(steps, sample.part(slab), axes)
+        made = made_of(steps, sample.part(slab), axes)
         regions = [each.region(slab).slices() for each in axes]
         inner = [array[region] for array, region in zip(whole, regions, strict=True)]
         return all(map(_are_close, inner, made))
@@ -86,7 +86,7 @@ def _margins(n: int) -> tuple[int, int]:
     return low, low + more
 
 
-def _made(steps: Sequence[Step], sample: Sample, axes: Sequence[Axes]) -> list[Array]:
+def made_of(steps: Sequence[Step], sample: Sample, axes: Sequence[Axes]) -> list[Array]:
     """What the last step returns, in the order of its promises and without the halo."""
     block = sample.block
     arrays = {"": block}

@@ -42,6 +42,7 @@ from hyperslab.driver.inferred import (
 from hyperslab.driver.lengths import distinct, resizes, some_of, with_lengths
 from hyperslab.driver.lesson import Lesson, is_open
 from hyperslab.driver.longer import Misfits, is_mistaken, misfits, resized_wholes
+from hyperslab.driver.picked import refused
 from hyperslab.driver.sample import SPACE, Sample, dtypes_of, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
 from hyperslab.driver.unlike import NUMBERS, Resized, Unexplained, halved, indistinct, unexplained
@@ -154,12 +155,18 @@ def _answers(
     if others and attempt.promises:
         attempt = _of_all(pipeline, attempt, dtypes, shapes[0], seen.ordered)
         yield attempt
-    if uncut is None or len(attempt.promises) < len(pipeline.steps):
+    if len(attempt.promises) < len(pipeline.steps):
         return
     pairs = zip(pipeline.steps, attempt.promises, strict=True)
     steps = [_told(step, promises) for step, promises in pairs]
+    samples = functools.partial(_samples, pipeline, first, shapes[0], attempt.whole, seen)
+    if unplaced := refused(pipeline, steps, attempt, samples()):
+        yield unplaced
+        return
+    if uncut is None:
+        return
     found: set[int] = set()
-    for sample in _samples(pipeline, first, shapes[0], attempt.whole, seen):
+    for sample in samples():
         with suppress(Exception):  # its tasks will tell what a function raises
             found.update(dependent_axes(steps, sample, {*uncut, *found}))
         yield sorted(found)

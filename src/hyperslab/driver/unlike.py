@@ -139,20 +139,20 @@ def _remedy(found: Sequence[Unlike], full: Sequence[int] | None) -> str:
     if len(first.made) < len(first.given):
         where_kept += "; use a fold (hyperslab.Fold) where all blocks together become one value"
     return (
-        f" say {_declared(drop, new)} together, with the lengths that the result has, and no blocks"
+        f" say {declared(drop, new)} together, with the lengths that the result has, and no blocks"
         f" that are cut along the dropped axes{where_kept}"
     )
 
 
-def _declared(drop: Sequence[int], new: Mapping[int, str]) -> str:
+def declared(drop: Sequence[int], new: Mapping[int, str]) -> str:
     """Axes that are dropped, and new ones with their lengths, in the words of whoever called."""
     if speaks_flags():
         numbers = ",".join(map(str, drop))
         lengths = ",".join(f"{position}:{length}" for position, length in new.items())
-        return f"--drop-axis {numbers} --new-axis {lengths}"
+        return f"--drop-axis {numbers}" + (f" --new-axis {lengths}" if new else "")
     axes = str(drop[0]) if len(drop) == 1 else str(list(drop))
     lengths = ", ".join(f"{position}: {length}" for position, length in new.items())
-    return f"drop_axis={axes} and new_axis={{{lengths}}}"
+    return f"drop_axis={axes}" + (f" and new_axis={{{lengths}}}" if new else "")
 
 
 def _length(position: int, found: Sequence[Unlike], full: Sequence[int] | None) -> str:

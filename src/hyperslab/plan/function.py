@@ -92,10 +92,14 @@ class FunctionRef:
 
     def load(self) -> Any:
         """The object itself. Raises HyperslabError when its file changed after planning."""
-        with (
-            _loading
-        ):  # a module that another thread is about to import has not all of its names yet
-            return _load(self.target, self.files, self.payload)
+        # a module that another thread is about to import has not all of its names yet
+        with _loading:
+            found = _load(self.target, self.files, self.payload)
+        if len(self.files) > 1 and ".py:" in self.target:
+            from hyperslab.plan.neighbours import bring  # which others do without
+
+            bring(_user_module(self.files))
+        return found
 
 
 def called(target: str) -> str:
