@@ -107,10 +107,24 @@ APPS = [
     ),
     Mutant(
         "a unit that no run has come to is not missed",
-        "src/hyperslab/apps/bids/earlier.py",
-        "            tried.setdefault(label, False)",
-        "            tried.setdefault(label, True)",
+        "src/hyperslab/driver/tried.py",
+        "dict.fromkeys(not_found_done(kept), False)",
+        "dict.fromkeys(not_found_done(kept), True)",
         "tests/apps/bids/test_gathering.py::test_a_session_that_no_run_came_to",
+    ),
+    Mutant(
+        "who was done counts as done whatever a killed run was to do again",
+        "src/hyperslab/driver/tried.py",
+        'if "found" not in kept:',
+        'if "found" in kept:',
+        "tests/apps/bids/test_gathering.py::test_who_was_done_and_whom_no_run_came_to_again",
+    ),
+    Mutant(
+        "who is done in the other way counts as withdrawn",
+        "src/hyperslab/apps/bids/running.py",
+        "return not any(labels) and list(units) == list(self.units)",
+        "return not any(labels)",
+        "tests/apps/bids/test_going_on.py::test_who_is_done_in_the_other_way_stops_nobody_else",
     ),
     Mutant(
         "who has failed and is found done counts as failed for ever",

@@ -41,16 +41,26 @@ def tried_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, 
 
 
 def ends_of(outcomes: Iterable[Outcome], kept: Mapping[str, Any]) -> dict[str, bool]:
-    """The same, with the wholes that it was asked for and has found done: whatever had become of
-    them before, their results are there.
+    """The same, with the wholes that it was asked for: whatever had become of them before, results
+    of those that it has found done are there, and no others count until it has come to them.
     """
-    return dict.fromkeys(found_done(kept), True) | tried_of(outcomes, kept)
+    known = dict.fromkeys(not_found_done(kept), False) | dict.fromkeys(found_done(kept), True)
+    return known | tried_of(outcomes, kept)
 
 
 def found_done(kept: Mapping[str, Any]) -> list[str]:
     """Names of the wholes that a submission was asked for, and has found done."""
     found = set(kept.get("found", ()))  # which earlier versions did not record
     return [whole["name"] for whole in kept["wholes"] if whole["first"] in found]
+
+
+def not_found_done(kept: Mapping[str, Any]) -> set[str]:
+    """Names of the wholes that a submission was asked for, and has not found done: what was done of
+    them before is of other inputs, or is gone. None where an earlier version has not recorded that.
+    """
+    if "found" not in kept:
+        return set()
+    return set(names_asked_for(kept)).difference(found_done(kept))
 
 
 def left_out(plans: Iterable[Mapping[str, Any]]) -> set[str]:

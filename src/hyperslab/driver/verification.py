@@ -19,7 +19,7 @@ from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver.directory import LOCK, RunDirectory
 from hyperslab.driver.manifest import load_manifest, manifests
-from hyperslab.driver.tried import left_out, tried_wholes
+from hyperslab.driver.tried import left_out, not_found_done, tried_wholes
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span
@@ -105,9 +105,10 @@ def _states(
         return dict.fromkeys(names, True)
     listed = {entry.get("block") for entry in manifest.get("outputs", ())}
     tried = tried_wholes(folder, plan)
+    outdated = not_found_done(plan)
     found = {}
     for name in names:
-        found[name] = before.get(name, False)
+        found[name] = before.get(name, False) and name not in outdated
         if name in tried:
             found[name] = tried[name] and bool(manifest)
         if name in listed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -335,7 +336,7 @@ def test_who_has_failed_and_is_found_done(tmp_path: Path) -> None:
     selection = select(home, Asked())
     assert run("2").done == 1
     for _ in range(2):
-        with pytest.raises(UsageError, match="has no result of sub-1: run"):
+        with pytest.raises(UsageError, match=r"no result of sub-1 \(whose last attempt has failed"):
             gathered(selection, out, COUNT)
         assert gathered(selection, out, COUNT, allow_missing=True) == ["names"]
     assert call("logs", out).code == 1
@@ -387,6 +388,32 @@ def test_a_session_that_no_run_came_to(tmp_path: Path) -> None:
     selection = select(home, Asked(per="session"))
     with pytest.raises(UsageError, match=r"has no result of sub-1 \(of some sessions\): run"):
         gathered(selection, out, COUNT)
+
+
+def test_who_was_done_and_whom_no_run_came_to_again(tmp_path: Path) -> None:
+    """What is there of them is of an earlier image."""
+    home = make(tmp_path / "data", t1w("1"), t1w("2"), t1w("3"))
+    out, number, kills = tmp_path / "out", tmp_path / "number", tmp_path / "kills"
+    kill = f"kill -9 $(cat {number}); sleep 60"
+    app = f"sh -c 'test ! -e {kills} || {{ {kill}; }}; cp {{t1w}} {{out}}/{{prefix}}_x.nii.gz'"
+    words = ("bids", home, out, "participant", "--app", app, "--resume", "--engine", "serial")
+    line = list(map(str, (sys.executable, "-c", KILLED, number, *words, "--no-report")))
+    assert subprocess.run(line, capture_output=True, check=False).returncode == 0
+    make(home, t1w("1"), t1w("3"), content=b"another image")
+    kills.touch()
+    assert subprocess.run(line, capture_output=True, check=False).returncode == -signal.SIGKILL
+    selection = select(home, Asked())
+    interrupted = "{} (whose last attempt has failed or was interrupted)"
+    both = ", ".join(map(interrupted.format, ("sub-1", "sub-3")))
+    with pytest.raises(UsageError, match=re.escape(f"has no result of {both}: run")):
+        gathered(selection, out, COUNT)
+    problems = [one.problem for one in verify(RunDirectory(out)) if one.problem]
+    assert problems == ["1 of 3 tasks done; finish it with --resume"]
+    assert gathered(selection, out, COUNT, allow_missing=True) == ["names"]
+    kills.unlink()
+    assert subprocess.run(line, capture_output=True, check=False).returncode == 0
+    assert gathered(selection, out, COUNT) == ["names"]
+    assert [one.problem for one in verify(RunDirectory(out)) if one.problem] == []
 
 
 def test_places_that_no_group_level_may_write_to(done: tuple[Selection, Path]) -> None:

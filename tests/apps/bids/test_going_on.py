@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -90,6 +91,9 @@ def test_who_is_done_in_the_other_way_stops_nobody_else(calls: Calls, out: Path)
         assert f"fails {why}" in " ".join(told.split())
     assert done.code == 1
     assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a"]
+    aside = (out / "sub-2").rename(out / "aside")
+    assert re.search(r"wrong: sub-2/ses-a/\S+: missing", call("verify", out).out)
+    aside.rename(out / "sub-2")
     assert calls("--per", "session").code == 0
     assert calls.made() == ["sub-1", "sub-10", "sub-2_ses-a", "sub-2_ses-b"]
 
@@ -121,10 +125,16 @@ def test_a_group_level_lacks_who_has_failed_since(
     for one in ((), ("--participant-label", 1)):
         refused = call_front(*group, *one, capsys=capsys)
         assert refused.code == 2
-        assert "has no result of sub-1 (whose last attempt has failed): run" in refused.err
+        assert (
+            "has no result of sub-1 (whose last attempt has failed or was interrupted): run"
+            in refused.err
+        )
     left_out = call_front(*group, "--allow-missing", capsys=capsys)
     assert left_out.code == 0
-    assert "lacking    sub-1 (whose last attempt has failed): the group" in left_out.err
+    assert (
+        "lacking    sub-1 (whose last attempt has failed or was interrupted): the group"
+        in left_out.err
+    )
 
 
 def test_other_images_of_participants_who_are_done(calls: Calls, tmp_path: Path) -> None:

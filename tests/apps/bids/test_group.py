@@ -58,7 +58,9 @@ def study(tmp_path: Path) -> Study:
 def test_who_was_done_and_has_failed_since(study: Study) -> None:
     """The volume of the image that was there before is not that of the one that is there now."""
     study.cut_short(t1w("1"))
-    with pytest.raises(UsageError, match=r"no result of sub-1 \(whose last attempt has failed\)"):
+    with pytest.raises(
+        UsageError, match=r"no result of sub-1 \(whose last attempt has failed or was interrupted\)"
+    ):
         study.group()
     group = study.group(allow_missing=True)
     assert {one.participant for one in group.volumes} == {"sub-2"}
@@ -87,7 +89,10 @@ def test_the_group_level_of_the_same_run(
     target.mkdir()
     said = json.dumps({**asdict(Asked()), "allow_missing": True})
     assert grouping.main([str(study.home), str(study.out), str(target), said]) == 0
-    assert "left out   sub-1 (whose last attempt has failed)" in capsys.readouterr().out
+    assert (
+        "left out   sub-1 (whose last attempt has failed or was interrupted)"
+        in capsys.readouterr().out
+    )
     table = (target / "group_brain_volumes.tsv").read_text().splitlines()
     assert {row.split("\t")[0] for row in table[1:]} == {"sub-2"}
 

@@ -155,5 +155,5 @@ def test_who_has_failed_and_is_back(home: Path, tmp_path: Path) -> None:
     assert run().ok
     assert gathered(select(home, Asked()), out, COUNT) == ["names"]
     aside.rename(home / "sub-3")
-    with pytest.raises(UsageError, match="has no result of sub-3: run"):
+    with pytest.raises(UsageError, match=r"no result of sub-3 \(whose last attempt has failed"):
         gathered(select(home, Asked()), out, COUNT)

@@ -85,8 +85,8 @@ class Recorded:
     """What runs into a directory have recorded."""
 
     tried: Mapping[str, bool]
-    """Labels of all units that were asked for, and whether the last run that has tried one has done
-    it, or has found it done; not one that no run has come to.
+    """Labels of all units that were asked for, and whether the last run that was asked for one has
+    done it, or has found it done; not one that it has not come to.
     """
     done: Sequence[str]
     "Labels of all units that were ever done, whatever became of them since."

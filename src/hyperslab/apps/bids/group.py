@@ -197,8 +197,8 @@ def require_complete(is_any: bool, missing: Sequence[str], out: Path, allow_miss
 
 
 def failed_since(label: str) -> str:
-    """Somebody of whom what is there is older than what has failed."""
-    return f"{label} (whose last attempt has failed)"
+    """Somebody of whom what is there is older than what has failed, or was never come to."""
+    return f"{label} (whose last attempt has failed or was interrupted)"
 
 
 def lacking_words(labels: Sequence[str]) -> str:

@@ -177,11 +177,13 @@ class _Work:
     def template(self) -> str:
         return _template(self.selection.asked, self.app)
 
-    @property
-    def is_all(self) -> bool:
-        """Whether that is all that there is to do for the dataset."""
+    def is_all(self, units: Sequence[Unit]) -> bool:
+        """Whether these are all that there is to do for the dataset, none of whom is held back: who
+        is done in the other way was not withdrawn.
+        """
         asked = self.selection.asked
-        return not (asked.participant_labels or asked.session_labels or asked.excluded_labels)
+        labels = (asked.participant_labels, asked.session_labels, asked.excluded_labels)
+        return not any(labels) and list(units) == list(self.units)
 
     def tasks(self, units: Sequence[Unit], is_kept: bool = False) -> list[CommandTask]:
         root = self.selection.root
@@ -189,8 +191,7 @@ class _Work:
 
     def pipeline(self, units: Sequence[Unit], options: Options) -> Pipeline:
         origin = self.selection.origin
-        is_all = self.is_all and len(units) == len(self.units)
-        more = Later(is_all=is_all, origin=origin)
+        more = Later(is_all=self.is_all(units), origin=origin)
         return commanded(self.tasks(units), options, self.title, self.template, **more)
 
 
@@ -222,7 +223,7 @@ def _run_alone(
         despite_failures=allow_missing,
         levels=("participant", "group"),
         between=partial(_describe, work),
-        is_all=work.is_all,
+        is_all=work.is_all(units),
         origin=work.selection.origin,
     )
     own = own_options(options)
