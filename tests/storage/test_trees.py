@@ -64,6 +64,16 @@ def test_mounts_within_a_folder_are_those_below_its_name(tmp_path: Path) -> None
     assert mounted_within(seen, tree.root) == [seen / "c"], "named as it is given"
 
 
+def test_what_is_named_by_a_process_that_has_ended_is_gone(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    folder = Path(f"/proc/{ended.pid}/root{tmp_path}")
+    assert remove_tree(folder) == [], "nobody has waited for it"
+    ended.wait()
+    assert remove_tree(folder) == []
+    assert tmp_path.is_dir()
+
+
 @needs_root
 def test_all_around_a_mount_is_removed(work: Path, precious: Path) -> None:
     left = [work / "a" / "mounted", work / "one"]

@@ -15,7 +15,7 @@ OF_ONE_MACHINE = frozenset(("fuse.hyperslab-throttled", "fuse.hyperslab-volatile
 """Types of emulated tiers that stand for a device of one machine: all who use it share its mount,
 and with that its pages. Whoever sees the mount sees the type, also in containers.
 """
-_AS_SEEN = r"/proc/(\d+)/root(/.*)"
+_AS_SEEN = r"(?s)/proc/(\d+)/root(/.*)"
 "A path as another process sees it, which may be in a mount namespace of its own."
 _ESCAPED = rb"\\([0-7]{3})"
 
@@ -72,15 +72,25 @@ def _text(field: bytes) -> str:
 
 def mounted_within(folder: Path, root: Path = ROOT) -> list[Path]:
     """Places in a folder at which something is mounted, itself among them, named below it as it is
-    named here. Of one that is named as another process sees it, the mounts of that process count.
+    named here. Of one that is named as another process sees it, the mounts of that process count,
+    and none once it has ended.
     """
-    process = "self"
-    top = Path(os.path.realpath(folder.parent), folder.name)
     elsewhere = re.fullmatch(_AS_SEEN, str(folder))
-    if elsewhere is not None:  # a link that no resolution of names follows
-        process = elsewhere[1]
-        top = Path(elsewhere[2])
-    places = [Path(mount.mount_point) for mount in mounts(root, process)]
+    if elsewhere is None:
+        top = Path(os.path.realpath(folder.parent), folder.name)
+        return _below(folder, top, mounts(root))
+    process, place = elsewhere.groups()  # behind a link that no resolution of names follows
+    try:
+        return _below(folder, Path(place), mounts(root, process))
+    except OSError:
+        if os.path.lexists(folder):
+            raise
+        return []
+
+
+def _below(folder: Path, top: Path, table: Iterable[Mount]) -> list[Path]:
+    """Mount points in a folder, which the table names `top`."""
+    places = [Path(mount.mount_point) for mount in table]
     return [folder / place.relative_to(top) for place in places if place.is_relative_to(top)]
 
 
