@@ -45,6 +45,8 @@ def remove(scratch: Scratch, by_force: bool = False, within_s: float | None = No
     Its program has to end within some seconds, or the usual ones, and its storage to answer. Raises
     ScratchInUse, and ScratchLeft where something stays.
     """
+    if not by_force and registry.is_in_use(scratch):
+        raise _in_use(scratch, "a command runs in it")
     _unmount(scratch, lazily=by_force)
     program.let_go(scratch)
     _end(scratch, by_force, _END_S if within_s is None else within_s)
@@ -107,9 +109,13 @@ def _unmount(scratch: Scratch, lazily: bool) -> None:
         if why and _is_mounted(scratch):  # a program that ends unmounts it itself
             if lazily:
                 raise ScratchLeft(f"{scratch.folder} could not be unmounted ({why})")
-            raise ScratchInUse(
-                f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
-            )
+            raise _in_use(scratch, why)
+
+
+def _in_use(scratch: Scratch, why: str) -> ScratchInUse:
+    return ScratchInUse(
+        f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
+    )
 
 
 def _is_mounted(scratch: Scratch) -> bool:
