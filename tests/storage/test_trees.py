@@ -55,9 +55,10 @@ def test_mounts_within_a_folder_are_those_below_its_name(tmp_path: Path) -> None
         "30 1 0:30 / /srv/a rw - tmpfs none rw",
         "31 1 0:31 / /srv/a/with\\040space\\134 rw - tmpfs none rw",
         "32 1 0:32 / /srv/ab rw - tmpfs none rw",
+        "33 1 0:33 / /srv/a/re\rturn rw - tmpfs none rw",
     )
     found = mounted_within(Path("/srv/a"), tree.root)
-    assert found == [Path("/srv/a"), Path("/srv/a/with space\\")]
+    assert found == [Path("/srv/a"), Path("/srv/a/with space\\"), Path("/srv/a/re\rturn")]
     assert mounted_within(Path("/srv/b"), tree.root) == []
     tree.write("proc/7/mountinfo", "30 1 0:30 / /srv/b/c rw - tmpfs none rw\n")
     seen = Path("/proc/7/root/srv/b")

@@ -49,14 +49,18 @@ def mounts(root: Path = ROOT, process: str = "self") -> list[Mount]:
     """All mounts that a process sees, this one if no other is named by its number. Raises OSError
     where the kernel has no such table.
     """
+    return [_mount(line) for line in _lines(root, process)]
+
+
+def _lines(root: Path, process: str = "self") -> list[bytes]:
     table = (root / "proc" / process / "mountinfo").read_bytes()
-    return [_mount(line) for line in table.splitlines()]
+    return [line for line in table.split(b"\n") if line]  # a name may have other ends of lines
 
 
 def _mount(line: bytes) -> Mount:
     """Fields of a line; those between the sixth and the hyphen may be any number."""
     mount, _, rest = line.partition(b" - ")
-    number, parent, device, root, place, options = map(_text, mount.split()[:6])
+    number, parent, device, root, place, options = map(_text, mount.split(b" ")[:6])
     file_system, source, of_file_system = map(_text, [*rest.split(b" "), b"", b""][:3])
     given = options.split(",")
     more = [option for option in of_file_system.split(",") if option and option not in given]
@@ -78,20 +82,24 @@ def mounted_within(folder: Path, root: Path = ROOT) -> list[Path]:
     elsewhere = re.fullmatch(_AS_SEEN, str(folder))
     if elsewhere is None:
         top = Path(os.path.realpath(folder.parent), folder.name)
-        return _below(folder, top, mounts(root))
+        return _below(folder, top, _lines(root))
     process, place = elsewhere.groups()  # behind a link that no resolution of names follows
     try:
-        return _below(folder, Path(place), mounts(root, process))
+        return _below(folder, Path(place), _lines(root, process))
     except OSError:
         if os.path.lexists(folder):
             raise
         return []
 
 
-def _below(folder: Path, top: Path, table: Iterable[Mount]) -> list[Path]:
-    """Mount points in a folder, which the table names `top`."""
-    places = [Path(mount.mount_point) for mount in table]
-    return [folder / place.relative_to(top) for place in places if place.is_relative_to(top)]
+def _below(folder: Path, top: Path, table: Iterable[bytes]) -> list[Path]:
+    """Mount points in a folder, which the table names `top`. As folders are removed by thousands,
+    no more of a line is read than its mount point.
+    """
+    points = [_text(line.split(b" ", 5)[4]) for line in table]
+    within = os.path.join(top, "")
+    places = [Path(point) for point in points if f"{point}/".startswith(within)]
+    return [folder / place.relative_to(top) for place in places]
 
 
 def require_unmounted(top: Path) -> None:
