@@ -55,13 +55,24 @@ def test_mounts_within_a_folder_are_those_below_its_name(tmp_path: Path) -> None
         "30 1 0:30 / /srv/a rw - tmpfs none rw",
         "31 1 0:31 / /srv/a/with\\040space\\134 rw - tmpfs none rw",
         "32 1 0:32 / /srv/ab rw - tmpfs none rw",
+        "33 1 0:33 / /srv/a/re\rturn rw - tmpfs none rw",
     )
     found = mounted_within(Path("/srv/a"), tree.root)
-    assert found == [Path("/srv/a"), Path("/srv/a/with space\\")]
+    assert found == [Path("/srv/a"), Path("/srv/a/with space\\"), Path("/srv/a/re\rturn")]
     assert mounted_within(Path("/srv/b"), tree.root) == []
     tree.write("proc/7/mountinfo", "30 1 0:30 / /srv/b/c rw - tmpfs none rw\n")
     seen = Path("/proc/7/root/srv/b")
     assert mounted_within(seen, tree.root) == [seen / "c"], "named as it is given"
+
+
+def test_what_is_named_by_a_process_that_has_ended_is_gone(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    folder = Path(f"/proc/{ended.pid}/root{tmp_path}")
+    assert remove_tree(folder) == [], "nobody has waited for it"
+    ended.wait()
+    assert remove_tree(folder) == []
+    assert tmp_path.is_dir()
 
 
 @needs_root

@@ -6,6 +6,7 @@ use fuser::{FileAttr, FileType, TimeOrNow};
 use nix::errno::Errno;
 
 pub const PERMISSIONS: u32 = 0o7777;
+const EXECUTABLE: u16 = (libc::S_IXUSR | libc::S_IXGRP | libc::S_IXOTH) as u16;
 const SET_USER: u16 = libc::S_ISUID as u16;
 const RUNS_AS_GROUP: u16 = (libc::S_ISGID | libc::S_IXGRP) as u16;
 
@@ -18,6 +19,11 @@ pub fn drop_set_id(attributes: &mut FileAttr) {
     if attributes.perm & RUNS_AS_GROUP == RUNS_AS_GROUP {
         attributes.perm &= !(libc::S_ISGID as u16);
     }
+}
+
+/// Whether anybody may run a file; a directory is entered by its owner in any case.
+pub fn may_run(attributes: &FileAttr) -> bool {
+    attributes.kind == FileType::Directory || attributes.perm & EXECUTABLE != 0
 }
 
 pub fn time_of(time: TimeOrNow) -> SystemTime {

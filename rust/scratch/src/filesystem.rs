@@ -18,7 +18,7 @@ use fuser::{
 };
 use nix::errno::Errno;
 
-use crate::attributes::{PERMISSIONS, drop_set_id, kind_of, time_of, told};
+use crate::attributes::{PERMISSIONS, drop_set_id, kind_of, may_run, time_of, told};
 use crate::extended;
 use crate::extents::BLOCK;
 use crate::inodes::{New, nothing};
@@ -60,9 +60,16 @@ impl Filesystem for ScratchFs {
         self.discard(gone);
     }
 
-    /// Who is let in may do all: after this answer the kernel asks no more.
-    fn access(&self, _request: &Request, _number: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        reply.error(fuser::Errno::ENOSYS);
+    /// Who is let in may do all, but run what is not executable. The kernel asks for `access` and
+    /// `chdir` alone, and not on each step of a path.
+    fn access(&self, _request: &Request, number: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        match self.inode(number) {
+            Ok(inode) if mask.contains(AccessFlags::X_OK) && !may_run(&inode.now()) => {
+                reply.error(fuser::Errno::EACCES);
+            }
+            Ok(_) => reply.ok(),
+            Err(errno) => reply.error(said(errno)),
+        }
     }
 
     fn getattr(

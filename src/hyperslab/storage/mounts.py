@@ -15,7 +15,7 @@ OF_ONE_MACHINE = frozenset(("fuse.hyperslab-throttled", "fuse.hyperslab-volatile
 """Types of emulated tiers that stand for a device of one machine: all who use it share its mount,
 and with that its pages. Whoever sees the mount sees the type, also in containers.
 """
-_AS_SEEN = r"/proc/(\d+)/root(/.*)"
+_AS_SEEN = r"(?s)/proc/(\d+)/root(/.*)"
 "A path as another process sees it, which may be in a mount namespace of its own."
 _ESCAPED = rb"\\([0-7]{3})"
 
@@ -49,14 +49,18 @@ def mounts(root: Path = ROOT, process: str = "self") -> list[Mount]:
     """All mounts that a process sees, this one if no other is named by its number. Raises OSError
     where the kernel has no such table.
     """
+    return [_mount(line) for line in _lines(root, process)]
+
+
+def _lines(root: Path, process: str = "self") -> list[bytes]:
     table = (root / "proc" / process / "mountinfo").read_bytes()
-    return [_mount(line) for line in table.splitlines()]
+    return [line for line in table.split(b"\n") if line]  # a name may have other ends of lines
 
 
 def _mount(line: bytes) -> Mount:
     """Fields of a line; those between the sixth and the hyphen may be any number."""
     mount, _, rest = line.partition(b" - ")
-    number, parent, device, root, place, options = map(_text, mount.split()[:6])
+    number, parent, device, root, place, options = map(_text, mount.split(b" ")[:6])
     file_system, source, of_file_system = map(_text, [*rest.split(b" "), b"", b""][:3])
     given = options.split(",")
     more = [option for option in of_file_system.split(",") if option and option not in given]
@@ -72,16 +76,30 @@ def _text(field: bytes) -> str:
 
 def mounted_within(folder: Path, root: Path = ROOT) -> list[Path]:
     """Places in a folder at which something is mounted, itself among them, named below it as it is
-    named here. Of one that is named as another process sees it, the mounts of that process count.
+    named here. Of one that is named as another process sees it, the mounts of that process count,
+    and none once it has ended.
     """
-    process = "self"
-    top = Path(os.path.realpath(folder.parent), folder.name)
     elsewhere = re.fullmatch(_AS_SEEN, str(folder))
-    if elsewhere is not None:  # a link that no resolution of names follows
-        process = elsewhere[1]
-        top = Path(elsewhere[2])
-    places = [Path(mount.mount_point) for mount in mounts(root, process)]
-    return [folder / place.relative_to(top) for place in places if place.is_relative_to(top)]
+    if elsewhere is None:
+        top = Path(os.path.realpath(folder.parent), folder.name)
+        return _below(folder, top, _lines(root))
+    process, place = elsewhere.groups()  # behind a link that no resolution of names follows
+    try:
+        return _below(folder, Path(place), _lines(root, process))
+    except OSError:
+        if os.path.lexists(folder):
+            raise
+        return []
+
+
+def _below(folder: Path, top: Path, table: Iterable[bytes]) -> list[Path]:
+    """Mount points in a folder, which the table names `top`. As folders are removed by thousands,
+    no more of a line is read than its mount point.
+    """
+    points = [_text(line.split(b" ", 5)[4]) for line in table]
+    within = os.path.join(top, "")
+    places = [Path(point) for point in points if f"{point}/".startswith(within)]
+    return [folder / place.relative_to(top) for place in places]
 
 
 def require_unmounted(top: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.storage.emulation import making, registry, removing
+from hyperslab.storage.emulation.program import begun
 from hyperslab.storage.emulation.settings import Settings
 from tests.storage.emulation.tiers import require_program
 from tests.system.faults.command import await_that
@@ -24,6 +26,22 @@ def only_ours() -> Iterator[None]:
     yield
     for emulation in registry.known():
         removing.remove(emulation, by_force=True)
+
+
+def test_a_program_is_heard_however_many_files_are_open(tmp_path: Path) -> None:
+    beyond = 1024
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = usual[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4 * beyond), most))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while taken[-1] < beyond:
+            taken.append(os.dup(taken[0]))
+        begun(["sh", "-c", "echo ready"], tmp_path / "log", limit_s=60).wait()
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
 
 def test_a_tier_with_a_lifeline_ends_with_its_maker_that_was_killed(tmp_path: Path) -> None:

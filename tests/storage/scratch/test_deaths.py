@@ -21,6 +21,7 @@ from hyperslab.storage.mounts import mounts
 from hyperslab.storage.scratch import program, registry, removing, sizing
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import LOOP, Scratch, plain_name
+from hyperslab.storage.scratch.removing import ScratchInUse
 from tests.storage.emulation.tiers import mounted
 from tests.storage.scratch.stage import (
     await_gone,
@@ -231,6 +232,8 @@ def test_a_command_goes_on_in_its_scratch_where_who_has_started_it_is_killed(
         [scratch] = registry.recorded()
         with registry.locked():
             assert removing.sweep() == []
+        with pytest.raises(ScratchInUse, match="a command runs in it"):
+            removing.remove(scratch)
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("\n")

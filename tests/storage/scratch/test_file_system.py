@@ -244,6 +244,8 @@ for owner in ((0, -1), (-1, 0)):
         continue
     sys.exit(f"given to {owner}")
 os.chown(path + "/b", os.getuid(), os.getgid())
+assert os.access(path + "/b", os.R_OK | os.W_OK) and os.access(path, os.X_OK)
+assert not os.access(path + "/b", os.X_OK), "nor is it looked for in vain by its name"
 try:
     os.execv(path + "/b", ["b"])
 except PermissionError:

@@ -11,7 +11,7 @@ import pytest
 
 from hyperslab.apps.scratch import wish_of
 from hyperslab.storage.scratch import making, program, registry, removing, ways
-from hyperslab.storage.scratch.making import create
+from hyperslab.storage.scratch.making import Wish, create
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import DIRECTORY, FUSE, NAMESPACE, Scratch
 from hyperslab.storage.scratch.removing import ScratchLeft
@@ -122,3 +122,24 @@ def test_programs_that_do_not_end_are_waited_for_together(
             assert removing.sweep() == []
     assert sum(polls) < 1.5 * removing._END_S
     assert [one.name for one in registry.recorded()] == names
+
+
+def test_storages_that_do_not_answer_are_waited_for_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile nobody else may make any scratch."""
+    waited = []
+
+    def silent(limit_s: float, _do: Callable[[], object]) -> None:
+        waited.append(limit_s)
+        raise TimeoutError
+
+    made = [create(Wish(tmp_path, SIZE, DIRECTORY)) for _ in range(3)]
+    for one in made:
+        registry.record(replace(one, owner=DEAD, owner_started=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(removing, "within", silent)
+        patch.setattr(removing, "_END_S", 0.0)
+        assert removing.sweep() == []
+    assert waited == [removing._LEAST_END_S] * 3
+    assert len(removing.sweep()) == 3

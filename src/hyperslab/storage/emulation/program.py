@@ -148,8 +148,9 @@ def begun(
 
 def _require_word(told: IO[bytes], limit_s: float | None) -> None:
     """Raise NotReady where a program says nothing in time, and does not end."""
-    heard, _, _ = select.select([told], [], [], limit_s)
-    if not heard:
+    heard = select.poll()  # `select.select` knows no descriptor beyond 1023
+    heard.register(told, select.POLLIN)
+    if not heard.poll(None if limit_s is None else 1000 * limit_s):
         raise NotReady(
             f"its program was not ready in {limit_s} s, as where storage does not answer"
         )

@@ -22,7 +22,9 @@ from hyperslab.storage.scratch.ways import MEMORY
 from hyperslab.storage.trees import remove_around, still_mounted
 
 _END_S = 5.0
-"Time that a program has to end once it is told to; that all have which are swept at once."
+"""Time that a program has to end once it is told to; that all programs and storages have together
+of what is swept at once.
+"""
 _LEAST_END_S = 0.1
 "Time that each of these has, however long others have taken."
 _POLL_S = 0.01
@@ -40,15 +42,18 @@ class ScratchLeft(HyperslabError):
 
 def remove(scratch: Scratch, by_force: bool = False, within_s: float | None = None) -> None:
     """Remove scratch with all files in it. By force, whoever has one open is cut off from it.
-    Its program has to end within some seconds, or the usual ones. Raises ScratchInUse, and
-    ScratchLeft where something stays.
+    Its program has to end within some seconds, or the usual ones, and its storage to answer. Raises
+    ScratchInUse, and ScratchLeft where something stays.
     """
+    if not by_force and registry.is_in_use(scratch):
+        raise _in_use(scratch, "a command runs in it")
     _unmount(scratch, lazily=by_force)
     program.let_go(scratch)
     _end(scratch, by_force, _END_S if within_s is None else within_s)
     _unmount(scratch, lazily=True)  # what a program mounted between these two, and was killed
+    answer_s = ANSWER_S if within_s is None else min(ANSWER_S, within_s)
     for place in _places(scratch):
-        _discard_in_time(place)
+        _discard_in_time(place, answer_s)
     registry.forget(scratch)
 
 
@@ -104,9 +109,13 @@ def _unmount(scratch: Scratch, lazily: bool) -> None:
         if why and _is_mounted(scratch):  # a program that ends unmounts it itself
             if lazily:
                 raise ScratchLeft(f"{scratch.folder} could not be unmounted ({why})")
-            raise ScratchInUse(
-                f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
-            )
+            raise _in_use(scratch, why)
+
+
+def _in_use(scratch: Scratch, why: str) -> ScratchInUse:
+    return ScratchInUse(
+        f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
+    )
 
 
 def _is_mounted(scratch: Scratch) -> bool:
@@ -163,12 +172,12 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _discard_in_time(place: Path) -> None:
+def _discard_in_time(place: Path, answer_s: float) -> None:
     """Remove what may lie on a storage that does not answer, for which nobody is to wait: whoever
     makes scratch meanwhile waits for the lock. Raises ScratchLeft.
     """
     try:
-        within(ANSWER_S, partial(_ask, place.parent))
+        within(answer_s, partial(_ask, place.parent))
     except TimeoutError:
         raise ScratchLeft(f"{place.parent} does not answer, where {place.name} may be") from None
     _discard(place)
