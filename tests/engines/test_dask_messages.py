@@ -180,7 +180,7 @@ def test_a_cluster_that_is_over_gives_its_process_no_name(tmp_path: Path) -> Non
     """As of a notebook that had a cluster of its own, and is now the client of another one."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as before:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as before:
         recorder.start(str(tmp_path / "before"))
         recorder.stop(str(tmp_path / "before"))
     recorder.start(str(tmp_path / "after"))
@@ -307,7 +307,7 @@ def test_a_log_of_transfers_that_was_too_short_is_told(tmp_path: Path) -> None:
 
     with (
         dask.config.set({recording.LENGTH_OF_LOGS: 3}),
-        LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         one, other = (worker.address for worker in cluster.workers.values())

@@ -43,7 +43,8 @@ if __name__ == "__main__":
     SparkContext._gateway.proc.wait()
     run("after Java has died", "spark")
 
-    client = Client(LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None))
+    settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    client = Client(LocalCluster(**settings))
     threads = [
         threading.Thread(target=run, args=(engine, engine), kwargs={"workers": 2})
         for engine in ("dask-futures", "processes")

@@ -30,7 +30,7 @@ def test_a_full_disk_ends_a_recorder_and_nothing_else(
     monkeypatch.setitem(recorder.Log._flush_often.__globals__, "FLUSH_S", 0.02)
     before = TCP.write
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
         Path("/dev/full").open("w") as full,
     ):
@@ -109,7 +109,7 @@ def test_a_cluster_that_does_not_answer_in_time_is_noted(
     from distributed.comm.core import Comm
 
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         with monkeypatch.context() as patch:
