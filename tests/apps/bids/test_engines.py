@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.engines import ENGINES
+from hyperslab.engines.facts import ENGINES
 from tests.apps.bids.datasets import t1w
 from tests.apps.bids.heads import two_millimetres
 from tests.apps.bids.test_running import files_of
