@@ -19,6 +19,7 @@ from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.promise import PLAIN
+from tests.driver.test_unlike import hdf5_of, netcdf_of, numbers
 from tests.system.end_to_end.command import image_of, real_values_of, save
 
 LONG = 24
@@ -26,27 +27,6 @@ LONG = 24
 PLACED = np.diag([1.0, 2.0, 3.0, 1.0])
 
 Function = Callable[[Array], Array]
-
-
-def numbers(*shape: int) -> Array:
-    return np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-
-
-def hdf5_of(path: Path, values: Array) -> Path:
-    """A dataset whose axes have no names."""
-    with h5py.File(path, "w") as file:
-        file["v"] = values
-    return path
-
-
-def netcdf_of(path: Path, values: Array) -> Path:
-    """A variable of three axes, with the coordinates of each."""
-    with netCDF4.Dataset(path, "w") as file:
-        for axis, (name, n) in enumerate(zip(("time", "y", "x"), values.shape, strict=True)):
-            file.createDimension(name, n)
-            file.createVariable(name, "f8", (name,))[:] = np.arange(n) * 10.0**axis
-        file.createVariable("v", values.dtype, ("time", "y", "x"))[:] = values
-    return path
 
 
 def test_no_axis_of_a_sample_is_like_another_with_a_halo_a_border_or_in_halves() -> None:
