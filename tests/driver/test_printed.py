@@ -22,6 +22,9 @@ Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
 Setting default log level to "WARN".
 To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
 """
+SRUN = """srun: forcing job termination
+srun: Job step aborted: Waiting up to 4 seconds for job step to finish.
+"""
 ERROR = "26/11/24 04:04:22 ERROR Executor: out of memory\n"
 
 
@@ -37,6 +40,8 @@ ERROR = "26/11/24 04:04:22 ERROR Executor: out of memory\n"
         (SPARK + TRACEBACK, "spark", False),
         (SPARK + ERROR, "spark", True),
         (SPARK, "processes", True),
+        (SRUN, "mpi", False),
+        (SRUN + "srun: error: node3: task 2: Killed\n", "mpi", True),
     ],
 )
 def test_says_more(tmp_path: Path, text: str, engine: str, says: bool) -> None:

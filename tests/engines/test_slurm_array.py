@@ -17,7 +17,7 @@ from hyperslab.engines.slurm import array, commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
 from hyperslab.engines.slurm.commands import Job, Silent, Unanswered
 from hyperslab.engines.slurm.engine import Slurm
-from hyperslab.engines.slurm.submitted import SubmittedJobs, pieces
+from hyperslab.engines.slurm.submitted import Request, SubmittedJobs, pieces
 from hyperslab.engines.slurm.waiting import Chain, Waited, missing_s
 from hyperslab.errors import RunStopped
 from hyperslab.plan.journal import SlotJournal
@@ -53,6 +53,33 @@ def test_chains_of_arrays_share_the_throttle(largest: int, throttle: int) -> Non
         if before is not None:
             assert before < number
             assert found[before][2] == share, "a chain keeps its share"
+
+
+def test_the_last_job_of_a_detached_run_waits_for_every_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of at most two elements, which run two at a time together; the third one waits for the
+    first, whose place it takes.
+    """
+    asked: list[list[str]] = []
+
+    def taken(_script: str, arguments: Sequence[str], _without: Sequence[str]) -> str:
+        asked.append([a for a in arguments if a.startswith(("--array", "--dependency"))])
+        return str(6 + len(asked))
+
+    monkeypatch.setattr(commands, "submit", taken)
+    monkeypatch.setattr(commands, "cluster", lambda: "here")
+    monkeypatch.setattr(commands, "largest_array", lambda: 2)
+    given = replace(SUBMITTED, count=5, throttle=2, is_detached=True, arrays=())
+    left = submitted.submit(tmp_path, given, Request([], lambda first: f"from {first}"))
+    assert asked == [
+        ["--array=0-0%1"],
+        ["--array=0-1%1"],
+        ["--dependency=afterany:7", "--array=0-1%1"],
+        ["--dependency=afterany:7:8:9"],
+    ]
+    assert left.arrays == (("7", 0, 1), ("8", 1, 2), ("9", 3, 2))
+    assert (left.last, submitted.load(tmp_path)) == ("10", left)
 
 
 def test_the_end_of_a_job_is_told_in_words(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hyperslab.engines.facts import recorded
 from hyperslab.trace import Trace
 from tests.report.made_traces import RUN, S, found, of, rules, span, trace
 
@@ -50,7 +51,15 @@ def test_workers_that_are_jobs_may_have_waited_in_the_queue() -> None:
     assert advice.startswith("Its workers are jobs of a batch system")
     assert "or --connect" not in advice
     of_others = {**dask, "connect": "tcp://there", "takes_slots": False}
-    assert "or --connect" in found(run({}, run=of_others), "start-up").advice
+    advice = found(run({}, run=of_others), "start-up").advice
+    assert advice.endswith("for short runs use --engine processes or threads.")
+
+
+@pytest.mark.parametrize(("engine", "helps"), [("dask-bag", True), ("spark", True), ("mpi", False)])
+def test_to_connect_is_advised_where_workers_wait_for_runs(engine: str, helps: bool) -> None:
+    """Not of ranks, or jobs, that are started for each run wherever they are."""
+    own = {**RUN, **recorded(engine), "connect": ""}
+    assert (", or --connect." in found(run({}, run=own), "start-up").advice) == helps
 
 
 def test_gaps_are_told_where_the_queue_is_not() -> None:

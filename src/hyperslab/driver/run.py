@@ -273,6 +273,9 @@ class Driver(Rounds):
             reason.add_note(f"the records of the run could not be written: {error}")
             with suppress(OSError):
                 self._say_ended(self.state, self.why_stopped)
+        except KeyboardInterrupt:  # once more, of somebody who cannot wait for them
+            self._say_ended(self.state, self.why_stopped)
+            raise
 
     def _engine_options(self) -> EngineOptions:
         prepared = self.prepared

@@ -55,6 +55,8 @@ class Facts:
     "Software whose clusters it connects to; empty: it connects to none."
     connects_to: str = ""
     "Address of a cluster that runs already, in words."
+    starts_at_once_there: bool = False
+    "Whether the workers of such a cluster wait for runs, which then need not start any."
     queue: str = ""
     "Batch system that starts workers for it, as --connect takes it, in words."
     world: str = ""
@@ -98,6 +100,7 @@ class Facts:
             "process_per_slot": self.process_per_slot,
             "is_light": self.is_light,
             "has_one_slot": self.spread == "none",
+            "starts_at_once_there": self.starts_at_once_there,
         }
 
     def takes_slots(self, connect: str) -> bool:
@@ -145,6 +148,7 @@ DASK_BAG = Facts(
     optional=("distributed", "dask-jobqueue"),
     clusters="Dask",
     connects_to="tcp://HOST:PORT, tls://HOST:PORT or a scheduler file of Dask",
+    starts_at_once_there=True,
     queue="slurm, for Dask workers as Slurm jobs",
     own_record="Dask's task stream",
     records_messages=True,
@@ -164,6 +168,7 @@ SPARK = Facts(
     optional=("pyspark",),
     clusters="Spark",
     connects_to="a Spark master",
+    starts_at_once_there=True,
     also_logs="Spark",
     own_lines=(
         r"WARNING: |Using Spark's |Setting default log level |To adjust logging level "
@@ -182,6 +187,7 @@ SLURM = Facts(
     "hyperslab.engines.slurm.engine:Slurm",
     no_time_limit="a job of Slurm has one for all its tasks (--slurm-option time=...)",
     batch_system="Slurm",
+    also_logs="Slurm",
     own_record="Slurm's times of its jobs",
     deployment="jobs of Slurm, each an interpreter of its own",
     gives_scratch=True,
@@ -194,6 +200,7 @@ GNU_PARALLEL = Facts(
     no_time_limit="GNU Parallel cannot stop one task of a job",
     clusters="GNU Parallel",
     connects_to="ssh:HOST[,HOST...] for GNU Parallel",
+    also_logs="GNU Parallel",
     own_record="GNU Parallel's joblog",
     gives_scratch=True,
     deployment="jobs on one host, each a process of its own",
@@ -209,6 +216,8 @@ MPI = Facts(
     clusters="MPI",
     connects_to="world, where mpiexec has started this command",
     world="world",
+    also_logs="mpiexec",
+    own_lines=r"srun: (?:forcing job termination|Job step aborted: )",
     gives_scratch=True,
     spans_hosts=True,
     deployment="ranks on one host, which stay for the whole run",

@@ -17,10 +17,15 @@ import numpy as np
 import psutil
 import pytest
 
+import hyperslab as package
+from hyperslab import Pipeline
+from hyperslab.driver import manage, submission
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.plan.journal import load_partials
+from hyperslab.testing import functions
 from hyperslab.testing.functions import executions
 from hyperslab.testing.holding import FREE, hold, let_go
+from tests.engines.at import At
 from tests.repetitions import few, repeats
 from tests.system.faults.command import (
     FUNCTIONS,
@@ -247,6 +252,24 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -
         assert np.array_equal(np.concatenate(blocks, axis=2), values + np.uint16(1))
     else:
         assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
+
+
+def test_ctrl_c_while_records_are_written_leaves_a_run_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the second or third one of somebody who cannot wait: it has not died without a word."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pipeline = Pipeline(np.zeros((4, 2), np.uint16)).map(functions.add).write(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(submission, "save_records", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            package.run(pipeline, engine="serial", blocks=4, progress=At(1, interrupt))
+    told = manage.status(tmp_path / "out")
+    assert (told.state, told.why_stopped) == ("stopped", "")
+    assert package.run(pipeline, engine="serial", blocks=4, resume=True).ok
 
 
 def test_cancel_and_status(tmp_path: Path) -> None:

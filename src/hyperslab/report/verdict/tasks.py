@@ -280,8 +280,15 @@ def _quicker_start(evidence: Evidence) -> str:
         light = "processes or threads"
         if THREADS in evidence.ruled_out:
             light = "processes"
-        return f"{same}: for short runs use --engine {light}, or --connect."
+        return f"{same}: for short runs use --engine {light}{_or_connect(evidence)}."
     return f"{same}."
+
+
+def _or_connect(evidence: Evidence) -> str:
+    """The advice to connect, where that is to workers which have started, and not done yet."""
+    if evidence.run.get("starts_at_once_there") and not evidence.run.get("connect"):
+        return ", or --connect"
+    return ""
 
 
 def closing(evidence: Evidence) -> list[Finding]:
