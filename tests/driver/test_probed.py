@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hyperslab.driver.probed import look_up, probe_of
+import hyperslab
+from hyperslab.driver import probed as at_end
+from hyperslab.driver.probed import look_up, one_on_each_mount, probe_of
+from hyperslab.report.circumstances import circumstances
+from hyperslab.storage.mounts import Mount
 from hyperslab.storage.probing.description import Machine, add
 from hyperslab.trace import Trace
 from tests.storage.probing.made import probed
+from tests.system.end_to_end.command import ANATOMICAL
 
 USED = {
     "read": {"host": "here", "media": ["here/8:0"]},
@@ -49,6 +58,49 @@ def test_only_what_is_known_is_said() -> None:
     probe = probe_for(SLOTS, elsewhere)
     assert "read_nbytes_per_s" in probe
     assert "write_nbytes_per_s" not in probe
+
+
+def test_inputs_on_several_media_have_no_one_rate() -> None:
+    """The first one's would be said to be that of all."""
+    read = {**USED["read"], "path": "/data/a", "others": ["/scratch/b"]}
+    probe = probe_for(SLOTS, {**USED, "read": read})
+    assert "read_nbytes_per_s" not in probe
+    assert "open_s" not in probe
+    assert probe["write_nbytes_per_s"] == 6e7
+    told = circumstances(Trace([], SLOTS, meta={"probe": probe}))["device"]
+    assert "60.0 MB/s" in told
+    assert "inputs are on several media (/data/a and /scratch/b)" in told
+    alone = probe_for(SLOTS, {**USED, "read": read, "write": {"host": "here", "media": []}})
+    assert list(alone) == ["why_not"]
+
+
+def test_a_run_keeps_all_media_that_it_reads_from(tmp_path: Path, in_memory: Path) -> None:
+    paths = [folder / f"{n}.nii" for n, folder in enumerate((tmp_path, in_memory, tmp_path))]
+    for path in paths:
+        shutil.copy(ANATOMICAL, path)
+    pipeline = hyperslab.Pipeline([str(path) for path in paths]).map("increment")
+    used = hyperslab.run(
+        pipeline.write(tmp_path / "out"), blocks=1, engine="serial", report=False
+    ).trace.meta["storage"]
+    assert used["read"]["path"] == str(paths[0])
+    assert used["read"]["others"] == [str(paths[1])]
+    assert "others" not in used["write"]
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("there is no tmpfs at /dev/shm: mount one")
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hyperslab-test-") as folder:
+        yield Path(folder)
+
+
+def test_files_are_told_apart_by_mounts_and_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [Mount(1, 0, "8:0", "/", point, "ext4", "/dev/sda", ()) for point in ("/", "/data")]
+    monkeypatch.setattr(at_end, "mounts", lambda: points)
+    first = ["/data/a/1", "/other/1", "s3://one/a/1", "s3://two/1"]
+    more = ["/data/b/2", "/2", "s3://one/b/2", "s3://two/2"]
+    assert one_on_each_mount([*first, *more]) == first
 
 
 def test_an_old_probe_says_that_it_is_old(tmp_path: Path) -> None:

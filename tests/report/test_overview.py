@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pytest
+
+from benchmarks.storage_picture import TARGETS, tiers
 from hyperslab.report.probed.overview import overview_svg
+from hyperslab.storage.emulation.settings import KINDS
 from hyperslab.storage.probing.records import Measured, Opening, Probed
 from hyperslab.storage.tiers.tier import Emulated, Tier
 from tests.storage.probing.made import curve, probed
@@ -74,3 +80,22 @@ def test_stores_make_one_curve_by_their_targets() -> None:
     assert len(reading) == len(writing) == 3
     # files of the others do not lie on all targets: these are no tiers of their own
     assert svg.count("striped, emulated: ") == 1
+
+
+def test_the_picture_of_the_pages_has_this_machine_and_a_tier_of_every_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that `make storage-picture` makes: where it makes others, it is to be made anew."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    made = list(tiers())
+    assert {kind for kind, _ in made} == KINDS.keys()
+    drawn = (Path(__file__).parents[2] / "docs" / "storage.svg").read_text()
+    shown = set(re.findall(r">([^<>]+, emulated: [^<>]+)<", drawn))
+    assert shown == {
+        f"{kind}, emulated: {settings.words()}"
+        for kind, settings in made
+        if settings.stripe_count in (None, TARGETS)  # others are points of one curve
+    }
+    here = re.findall(r">\w+ \((\w+)\)<", drawn)
+    assert "dram" in here
+    assert len(here) > here.count("dram")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +25,8 @@ DATA = "Reading and writing, as in: --bandwidth 100MB --latency 1ms"
 NAMES = "Names and attributes, as in: --metadata 2ms"
 TARGETS = "Targets, as in: --targets 4 --stripe-size 1MiB"
 MAKING = "How it is made, as in: --backing /scratch/real"
+_MOST_LINKS = 40
+"Links that lead to each other, as many as the kernel follows."
 _KINDS_TOLD = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
 
 
@@ -184,14 +188,27 @@ def _chosen(directories: list[Path], everything: bool) -> list[Emulation]:
     by_place = {emulation.directory: emulation for emulation in known}
     chosen = []
     for directory in directories:
-        # realpath would ask a program that has died
-        place = str(directory.parent.resolve() / directory.name)
+        place = _named_by(directory, by_place)
         if place not in by_place:
             raise UsageError(
                 f"{directory} is no emulated tier of yours: 'hyperslab tiers list' names them"
             )
         chosen.append(by_place[place])
     return chosen
+
+
+def _named_by(directory: Path, known: Container[str]) -> str:
+    """The directory, without links, that a path names. A known one is not asked whether it is a
+    link: its program may not answer.
+    """
+    for _ in range(_MOST_LINKS):
+        if directory.name in ("", ".."):
+            return os.path.realpath(directory)
+        directory = directory.parent.resolve() / directory.name
+        if str(directory) in known or not directory.is_symlink():
+            break
+        directory = directory.parent / directory.readlink()
+    return str(directory)
 
 
 def _without_others(known: list[Emulation]) -> list[Emulation]:

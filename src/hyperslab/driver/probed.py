@@ -7,16 +7,20 @@ taken.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperslab.errors import HyperslabError
+from hyperslab.plan.pipeline import PRIMARY
+from hyperslab.storage.mounts import mounts
 from hyperslab.storage.probing.place import default_path
 from hyperslab.storage.tiers.looking import look
 from hyperslab.trace import Trace
-from hyperslab.units import show_count, show_seconds
+from hyperslab.units import show_count, show_list, show_seconds
 
 if TYPE_CHECKING:
     from hyperslab.plan.compile import Plan
@@ -30,10 +34,38 @@ _DAY_S = 86400.0
 
 def used_storage(plan: Plan, out: Path) -> dict[str, Any]:
     """Where a run reads from and writes to: host, path and media, and what is free of the kernel's
-    limit of dirty pages now.
+    limit of dirty pages now. Of inputs on several media, the path of one on each further medium.
     """
-    first = plan.summary["sources"]["source"]["first"]
-    return {"read": _place(first), "write": _place(str(out.absolute()))}
+    sources = plan.stages[0].job.inputs[PRIMARY]
+    read, *others = map(_place, one_on_each_mount([source.url for source in sources]))
+    elsewhere = {tuple(one["media"]): one["path"] for one in others}
+    elsewhere.pop(tuple(read["media"]), None)
+    if elsewhere:
+        read["others"] = list(elsewhere.values())
+    return {"read": read, "write": _place(str(out.absolute()))}
+
+
+def one_on_each_mount(urls: Sequence[str]) -> list[str]:
+    """The first of these on each file system, and in each store, by their names alone: no other
+    question is asked of a storage that may be slow to answer.
+    """
+    points: set[str] = set()
+    with suppress(OSError):  # there is no such table
+        points = {mount.mount_point for mount in mounts()}
+    known: dict[str, str] = {}
+
+    def top_of(folder: str) -> str:
+        """The mount point, or the store, of a folder."""
+        if folder not in known:
+            above = os.path.dirname(folder)
+            is_top = folder in points or above in ("", folder) or above.endswith(("//", ":"))
+            known[folder] = folder if is_top else top_of(above)
+        return known[folder]
+
+    found: dict[str, str] = {}
+    for url in urls:
+        found.setdefault(top_of(os.path.dirname(url)), url)
+    return list(found.values())
 
 
 def _place(path: str) -> dict[str, Any]:
@@ -90,13 +122,24 @@ def probe_of(
         found = machine.of(used[way]["host"], used[way]["media"])
         if found is None or hosts - {found.host}:
             continue
+        if others := used[way].get("others"):
+            probe["why_not"] = _why_not_one_rate(used[way]["path"], others)
+            continue
         probe |= _rates(way, names, found, clients)
         origins.append(origin(found, place))
-    if not probe:
-        return {}
+    if not origins:
+        return probe
     probe["clients"] = clients
     probe["from"] = "; ".join(dict.fromkeys(origins))
     return probe
+
+
+def _why_not_one_rate(first: str, others: Sequence[str]) -> str:
+    paths = show_list([first, *others])
+    return (
+        f"inputs are on several media ({paths}), so that no probe of one says how fast they are"
+        " read"
+    )
 
 
 _WAYS = {"read": ("read-cold", "read-cached"), "write": ("write",)}

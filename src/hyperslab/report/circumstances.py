@@ -32,7 +32,7 @@ def circumstances(trace: Trace) -> dict[str, str]:
         "load during the run": "; ".join(_load(meta.get("load") or {})),
         "clocks": "; ".join(_clocks(meta.get("clocks") or {})),
         "the engine's own times": _own_times(meta.get("own_times") or {}),
-        "device": device_words(trace) or str((meta.get("probe") or {}).get("why_not") or ""),
+        "device": "; ".join(filter(None, (device_words(trace), _why_not_probed(meta)))),
         "staging": "; ".join(staged(meta)),
         "cache policy": "",
     }
@@ -49,6 +49,11 @@ def started(trace: Trace) -> str:
         return ""
     wall_ns = anchor["time_ns"] - (anchor["monotonic_ns"] - start_ns)
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(wall_ns / 1e9))
+
+
+def _why_not_probed(meta: Mapping[str, Any]) -> str:
+    """Why nothing is known of storage that was probed; '' where that is not so."""
+    return str((meta.get("probe") or {}).get("why_not") or "")
 
 
 def _slots(run: Mapping[str, Any]) -> str:
