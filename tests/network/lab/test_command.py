@@ -90,6 +90,14 @@ def test_a_command_runs_in_a_node(up: str) -> None:
     assert executed(*words) == (0, "--debug --lab\n")
 
 
+def test_a_program_that_is_not_there_is_told(up: str) -> None:
+    words = [PROGRAM, "netlab", "exec", "w1", "no-such-program"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr.startswith("hyperslab: ")
+    assert "no-such-program: not found" in done.stderr
+
+
 def test_a_link_is_changed_by_one_call(up: str) -> None:
     assert told("set", "w1", "--rate", "20Mbit", "--loss", "0.1") == (
         f"w1: sends 20 Mbit/s, loss 10 %; receives 20 Mbit/s\n{CUT}\n"
