@@ -8,29 +8,9 @@ from typing import Any
 import pytest
 
 from hyperslab.network.lab import calibration, probes
-from hyperslab.network.lab.link import Link
 from hyperslab.network.lab.measured import MeasuredLink
 from hyperslab.network.lab.namespaces import LabFailed
-from hyperslab.network.lab.registry import Lab, Node
-
-NODE = Node("w1", "worker", "10.0.0.2", "02:00:00:00:00:02", Link(), Link())
-LAB = Lab(
-    name="x",
-    folder="/x",
-    backend="kernel",
-    mode="exact",
-    seed=0,
-    tolerance=0.1,
-    network="10.0.0.0/24",
-    switch_address="10.0.0.254",
-    switch_hardware_address="02:00:00:00:00:ff",
-    nodes=(NODE,),
-    made_ns=0,
-    boot="",
-    mounts=0,
-    owner=None,
-    owner_started=None,
-)
+from tests.network.lab.labs import LAB, NODE
 
 
 @pytest.mark.parametrize(("taken_s", "is_right"), [(1e-4, True), (2e-3, True), (3e-3, False)])

@@ -18,10 +18,11 @@ import pytest
 from hyperslab.cli import main
 from hyperslab.cli.netlab import CUT
 from hyperslab.errors import MissingExtra, UsageError
+from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import registry
 from hyperslab.network.lab.backends import choosing, emulator, kernel
 from hyperslab.network.lab.link import Link
-from tests.network.lab.labs import require
+from tests.network.lab.labs import LAB, require
 
 PROGRAM = str(Path(sys.executable).with_name("hyperslab"))
 SPEC = """
@@ -156,6 +157,21 @@ def test_what_has_died_is_told_and_removed(up: str, tmp_path: Path) -> None:
     _, _, said = netlab("up", str(tmp_path / "broken.toml"))
     assert "a laboratory 'broken' was left here, half-made: 'hyperslab netlab down broken'" in said
     assert "removed the laboratory 'broken'" in told("down", "broken")
+
+
+def test_what_somebody_uses_keeps_no_other_laboratory() -> None:
+    """Those of which a process is alive are left, and all others go."""
+    require("kernel")
+    for name, is_left in (("left-1", True), ("used", False), ("left-2", True)):
+        lab = replace(LAB, name=name, folder=str(registry.folder() / name), boot=boot_id())
+        owned = registry.owned(replace(lab, mounts=registry.mounts_here()))
+        registry.record(replace(owned, owner_started=1) if is_left else owned)
+    code, printed, said = netlab("down", "left-1", "used", "left-2")
+    assert code == 2
+    gone = ["removed the laboratory 'left-1'", "removed the laboratory 'left-2'"]
+    assert printed.splitlines() == gone
+    assert f"process {os.getpid()} makes or uses 'used': wait for it, or give --force" in said
+    assert "'used'" in told("down", "used", "--force")
 
 
 def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
