@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.report.messages.chart import rates_svg
+from hyperslab.report.messages.chart import LEFT, WIDTH, rates_svg
 from hyperslab.report.messages.numbers import MOST_STEPS, Spread, numbers_of
 from hyperslab.report.messages.page import NODES_SHOWN, messages_html, messages_line
 from hyperslab.traffic import ACK, Conversation, Kind, Message, Traffic, said_by
@@ -157,6 +157,60 @@ def test_the_section_of_the_page() -> None:
     assert "&lt;op&gt;" in page
     assert "&lt;n1&gt;" not in page
     assert messages_line(numbers_of(_traffic())) == "0 messages, 0 B"
+
+
+TALK = (
+    _said(10.2, "a:1", "b:2", "compute-task", 600),
+    _said(10.4, "b:2", "a:1", "heartbeat_worker", 630),
+    _said(10.5, "a:1", "b:2", "reply:heartbeat_worker", 77),
+    _said(10.9, "b:2", "a:1", "heartbeat_worker", 650),
+    _said(11.0, "a:1", "b:2", "reply:heartbeat_worker", 77),
+    _said(12.0, "c:3", "b:2", "reply:get_data", 2_000_000),
+)
+"A computation of which one worker fetches a value from another one."
+FETCHED = {"start_ns": 11 * S, "end_ns": 12 * S, "source": "c:3", "target": "b:2"}
+
+
+def test_the_page_has_every_number_of_the_messages() -> None:
+    """Pairs, operations, sizes and heartbeats as tables, and transfers on the axis of the tasks."""
+    told = {"nodes": NODES, "transfers": [{**FETCHED, "nbytes": 1_999_000, "keys": ["x-1"]}]}
+    anchor = {"time_ns": 10 * S, "monotonic_ns": 0}
+    made = trace([span("w0/t0", 0, "compute", 0.0, 4.0)], wall_anchor=anchor)
+    page = messages_html(Traffic.of(TALK, meta=told), made)
+    parts = {part.partition("</h2>")[0]: part for part in page.split("<h2>")}
+    pairs = _rows(parts["Who sent to whom"])
+    assert pairs == [
+        ["", "scheduler", "worker 0", "worker 1"],
+        ["scheduler", "", "754 B", ""],
+        ["worker 0", "1.28 kB", "", ""],
+        ["worker 1", "", "2.00 MB", ""],
+    ]
+    operations = {row[0]: row[1:] for row in _rows(parts["Operations"])}
+    assert operations["heartbeat_worker"] == ["2", "33 %", "1.28 kB", "0.064 %"]
+    assert operations["reply:get_data"] == ["1", "17 %", "2.00 MB", "100 %"]
+    sizes = {row[0]: row[1] for row in _rows(parts["Sizes of messages"])}
+    assert sizes == {"": "messages", "below 128 B": "2", "below 1.02 kB": "3", "below 2.10 MB": "1"}
+    beats = _rows(parts["Heartbeats"])[1]
+    assert beats[:3] == ["worker 0", "heartbeat_worker", "2"]
+    assert beats[3:] == [
+        "500 ms (500 ms to 500 ms)",
+        "640 B (630 B to 650 B)",
+        "77 B (77 B to 77 B)",
+    ]
+    transfers = parts["Values that workers fetched from each other"]
+    assert _rows(transfers)[1] == ["worker 0", "worker 1", "2.00 MB", "1.00 s", "x-1"]
+    (bar,) = re.findall(r'<rect x="([\d.]+)" [^>]*width="([\d.]+)"', transfers)
+    left, width = map(float, bar)
+    whole = WIDTH - LEFT
+    assert (left - LEFT) / whole == pytest.approx(0.25, abs=1e-3), "a second after the first task"
+    assert width / whole == pytest.approx(0.25, abs=1e-3), "of the four of the tasks"
+
+
+def _rows(part: str) -> list[list[str]]:
+    """Texts of the cells of a table."""
+    rows = re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in row] for row in cells]
 
 
 def test_bars_stay_in_their_lane() -> None:

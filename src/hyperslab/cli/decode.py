@@ -109,7 +109,7 @@ def _tell_packets(packets: Mapping[str, int], directions: Sequence[Mapping[str, 
     silent = [one for one in directions if one["nbytes"] and not one["messages"]]
     sums = {name: sum(one[name] for one in speaking) for name in SUMS}
     kinds = ", ".join(f"{kind} {number:,}" for kind, number in packets.items() if number)
-    typer.echo(f"\npackets    {kinds}")
+    typer.echo(f"\npackets    {kinds or 'none'}")
     streams = f"{show_count(sums['packets'], 'packet')} in {show_count(len(speaking), 'direction')}"
     typer.echo(
         f"Dask's     {streams}: {sums['retransmissions']:,} sent again, {sums['reordered']:,}"

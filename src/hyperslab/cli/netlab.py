@@ -23,7 +23,7 @@ from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.network.lab.registry import Lab
 from hyperslab.network.lab.spec import OneWay, load_spec
 from hyperslab.plan.mistakes import clause_of
-from hyperslab.units import show_count
+from hyperslab.units import show_count, show_list
 
 Opt = typer.Option
 FOLLOWING = ("up", "status", "exec", "set", "down", "record", "gather", "decode")
@@ -195,14 +195,15 @@ def down(
         chosen = registry.recorded()
     elif not chosen:
         chosen = [registry.find(None)]
+    used = [lab for lab in chosen if registry.is_owner_alive(lab) and not force]
     for lab in chosen:
-        if registry.is_owner_alive(lab) and not force:
-            raise UsageError(
-                f"process {lab.owner} makes or uses '{lab.name}': wait for it, or give --force"
-            )
-        ended = removing.remove(lab)
-        killed = f"; {show_count(ended, 'process', 'processes')} in it ended" if ended else ""
-        typer.echo(f"removed the laboratory '{lab.name}'{killed}")
+        if lab not in used:
+            ended = removing.remove(lab)
+            killed = f"; {show_count(ended, 'process', 'processes')} in it ended" if ended else ""
+            typer.echo(f"removed the laboratory '{lab.name}'{killed}")
+    if used:
+        told = [f"process {lab.owner} makes or uses '{lab.name}'" for lab in used]
+        raise UsageError(f"{show_list(told)}: wait for it, or give --force")
     return 0
 
 

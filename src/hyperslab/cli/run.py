@@ -366,7 +366,7 @@ def run(
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
-        return _foretell(pipeline, options, out, json)
+        return _foretell(pipeline, _on_nodes(netlab, options, detach), out, json)
     return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab, wanted, count_files)
 
 
@@ -374,6 +374,15 @@ def _begin(engine: str, connect: str) -> None:
     """Go on as the driver alone, which finds module:function where the user stands."""
     join(engine, connect)
     sys.path.insert(0, os.getcwd())
+
+
+def _on_nodes(netlab: Path | None, options: Options, detach: bool) -> Options:
+    """The same options, on the workers of a laboratory where there is to be one."""
+    if netlab is None:
+        return options
+    from hyperslab.cli.in_lab import foreseen  # which few runs need
+
+    return foreseen(netlab, options, detach)
 
 
 def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int:

@@ -21,6 +21,12 @@ Field = tuple[str | int, ...]
 "Names of tables and fields from the top of a file, and numbers of elements of its arrays."
 _POSITION = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 "Where tomllib says that a file is no TOML."
+_CLAUSES = {
+    "string_type": "should be text in quotes",
+    "model_type": "should be a table",
+    "dict_type": "should be a table",
+}
+"Clauses on values of other types than fields of a file have, by pydantic's names of these."
 
 
 class Table(BaseModel):
@@ -72,7 +78,7 @@ def _mistake(found: Mapping[str, Any], table: type[Table]) -> Mistake:
 def clause_of(error: Mapping[str, Any]) -> str:
     """What pydantic says is wrong with a value, as a clause."""
     text = str(error["msg"]).removeprefix("Value error, ")
-    text = text.replace("Input should be", "should be")
+    text = _CLAUSES.get(error["type"], text.replace("Input should be", "should be"))
     if error["type"] in ("missing", "value_error") or isinstance(error["input"], dict | list):
         return text
     return f"{text}, not {error['input']!r}"

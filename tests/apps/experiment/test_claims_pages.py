@@ -78,6 +78,13 @@ def test_a_page_has_the_claims_of_the_code(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
+def test_a_page_has_the_published_numbers_of_the_code(name: str) -> None:
+    head, *rows = _rows_with_head(_claims(_text(name))[0])
+    column = head.index("published")
+    assert [row[column] for row in rows] == [claim.published for claim in PAPERS[name].claims]
+
+
+@pytest.mark.parametrize("name", MADE)
 def test_a_page_has_the_trials_of_its_specs_or_says_what_has_changed(name: str) -> None:
     """In numbers, spec by spec: the command on a page whose specs have changed makes another."""
     text = _text(name)

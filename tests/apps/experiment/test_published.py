@@ -1,13 +1,15 @@
-"""Published numbers: every table holds, and each of its rows finds the cell that it is about."""
+"""Published numbers: every table holds, each of its rows finds its cell, and claims have them."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.claims import dask_network
 from hyperslab.apps.experiment.comparison import CellResult, results_of
 from hyperslab.apps.experiment.design import cells_of, on_machines
 from hyperslab.apps.experiment.intervals import Interval
@@ -212,3 +214,76 @@ def test_words_are_matched_by_themselves() -> None:
     assert matching("spark", "dask", ["dask"], "processes") is None
     assert matching(0, 4, [0, 0.2], 0.2) == 0
     assert matching(0.5, 4, [0, 0.2], 0.2) is None
+
+
+def _seconds_of(name: str, place: str) -> dict[str, float]:
+    """Published times of a spec by their levels: of one place by its delays or losses."""
+    told = published_for(name)
+    assert told is not None
+    (table,) = told.tables
+    times = {str(*table.levels_of(row).values()): row.makespan_s or 0.0 for row in table.rows}
+    return {level.removeprefix(place): taken for level, taken in times.items() if place in level}
+
+
+def _numbers_of(text: str) -> list[float]:
+    """All numbers that are published of a claim, but for where they stand."""
+    (claim,) = [one for one in dask_network.CLAIMS if one.text == text]
+    words, _, where = claim.published.partition(" (")
+    assert where.endswith(")"), text
+    return [float(one) for one in re.findall(r"[\d.]+", words)]
+
+
+def test_claims_have_the_published_times_of_the_tables() -> None:
+    times = _seconds_of(dask_network.PLACEMENT, "")
+    places = {
+        dask_network.FAST_PORTS: ("worker", "scheduler"),
+        dask_network.OWN_LINK: ("scheduler", "none"),
+        dask_network.EVERYWHERE: ("all", "worker"),
+        dask_network.TEN_TIMES: ("all", "none"),
+    }
+    for text, levels in places.items():
+        assert _numbers_of(text) == [times[level] for level in levels], text
+    workers = _seconds_of(dask_network.WORKERS, "")
+    assert _numbers_of(dask_network.FEWER) == [workers["2"], workers["3"]]
+    loss = _seconds_of(dask_network.LOSS, "")
+    both = [loss["worker 10%"], 10, loss["scheduler 15%"], 15]
+    assert _numbers_of(dask_network.LOSSES) == both
+    assert _numbers_of(dask_network.TOLERATED) == [loss["scheduler 15%"], 15, loss["none"]]
+
+
+def test_claims_have_the_published_delays_of_the_tables() -> None:
+    bare = _seconds_of(dask_network.DELAY, "none")[""]
+    of_worker, of_scheduler = (
+        {float(delay.removesuffix("ms")): taken for delay, taken in found.items()}
+        for found in (_seconds_of(dask_network.DELAY, f"{one} ") for one in ("worker", "scheduler"))
+    )
+    for text, own in (
+        (dask_network.FAR_WORKER, of_worker),
+        (dask_network.FAR_SCHEDULER, of_scheduler),
+    ):
+        assert _numbers_of(text) == [*own.values(), *own, bare]
+    for text, own in (
+        (dask_network.MORE_THAN_THAT, of_worker),
+        (dask_network.IN_PROPORTION, of_scheduler),
+    ):
+        assert _numbers_of(text) == [*(round(taken - bare, 2) for taken in own.values()), *own]
+    ratios = [round(taken / of_scheduler[delay], 2) for delay, taken in of_worker.items()]
+    assert _numbers_of(dask_network.DISTANCE) == pytest.approx([*ratios, *of_worker], abs=0.006)
+    first, *_, last = of_scheduler.items()
+    assert _numbers_of(dask_network.GROWS) == [first[1], first[0], last[1], last[0]]
+
+
+def test_claims_have_the_published_traffic_of_the_authors_records() -> None:
+    """Packets by their kind, and bytes of all pairs in both directions, of the stored notebook."""
+    packets = {"48 %": 1595 / 3329, "98 %": 21991 / 22398}
+    said = {claim.published.partition(" of its packets")[0] for claim in dask_network.CLAIMS}
+    assert packets.keys() <= said
+    assert all(f"{share:.0%}" == told.replace(" ", "") for told, share in packets.items())
+    between = 669.8 + 686.7 + 709.0 + 703.7 + 657.5 + 668.7
+    beside = 3.2 + 3.1 + 3.3 + 3 * 0.4
+    told = f"{between / 1000:.2f} GB beside {beside:.1f} MB (recomputed)"
+    assert told in [claim.published for claim in dask_network.CLAIMS]
+
+
+def test_every_claim_has_what_is_published_of_it() -> None:
+    assert [claim.text for claim in dask_network.CLAIMS if not claim.published] == []

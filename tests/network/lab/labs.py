@@ -16,7 +16,8 @@ import pytest
 from hyperslab.errors import UsageError
 from hyperslab.network.lab import parse_spec
 from hyperslab.network.lab.backends.choosing import BACKENDS, require_means
-from hyperslab.network.lab.registry import Lab
+from hyperslab.network.lab.link import Link
+from hyperslab.network.lab.registry import Lab, Node
 from hyperslab.network.lab.spec import LabSpec
 from tests.system.clusters.required import required
 
@@ -24,6 +25,25 @@ TOLERANT = "tolerance = 0.4\n"
 "Tolerance of laboratories in which a test looks at something else than the links."
 
 
+NODE = Node("w1", "worker", "10.0.0.2", "02:00:00:00:00:02", Link(), Link())
+LAB = Lab(
+    name="x",
+    folder="/x",
+    backend="kernel",
+    mode="exact",
+    seed=0,
+    tolerance=0.1,
+    network="10.0.0.0/24",
+    switch_address="10.0.0.254",
+    switch_hardware_address="02:00:00:00:00:ff",
+    nodes=(NODE,),
+    made_ns=0,
+    boot="",
+    mounts=0,
+    owner=None,
+    owner_started=None,
+)
+"A laboratory of which there is nothing but the record."
 RARE = 1e-6
 "Probability of fewer or more losses than chance explains."
 OF_THE_KERNEL = ("netem",)

@@ -18,10 +18,11 @@ import pytest
 from hyperslab.cli import main
 from hyperslab.cli.netlab import CUT
 from hyperslab.errors import MissingExtra, UsageError
+from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import registry
 from hyperslab.network.lab.backends import choosing, emulator, kernel
 from hyperslab.network.lab.link import Link
-from tests.network.lab.labs import require
+from tests.network.lab.labs import LAB, require
 
 PROGRAM = str(Path(sys.executable).with_name("hyperslab"))
 SPEC = """
@@ -90,6 +91,14 @@ def test_a_command_runs_in_a_node(up: str) -> None:
     assert executed(*words) == (0, "--debug --lab\n")
 
 
+def test_a_program_that_is_not_there_is_told(up: str) -> None:
+    words = [PROGRAM, "netlab", "exec", "w1", "no-such-program"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr.startswith("hyperslab: ")
+    assert "no-such-program: not found" in done.stderr
+
+
 def test_a_link_is_changed_by_one_call(up: str) -> None:
     assert told("set", "w1", "--rate", "20Mbit", "--loss", "0.1") == (
         f"w1: sends 20 Mbit/s, loss 10 %; receives 20 Mbit/s\n{CUT}\n"
@@ -148,6 +157,21 @@ def test_what_has_died_is_told_and_removed(up: str, tmp_path: Path) -> None:
     _, _, said = netlab("up", str(tmp_path / "broken.toml"))
     assert "a laboratory 'broken' was left here, half-made: 'hyperslab netlab down broken'" in said
     assert "removed the laboratory 'broken'" in told("down", "broken")
+
+
+def test_what_somebody_uses_keeps_no_other_laboratory() -> None:
+    """Those of which a process is alive are left, and all others go."""
+    require("kernel")
+    for name, is_left in (("left-1", True), ("used", False), ("left-2", True)):
+        lab = replace(LAB, name=name, folder=str(registry.folder() / name), boot=boot_id())
+        owned = registry.owned(replace(lab, mounts=registry.mounts_here()))
+        registry.record(replace(owned, owner_started=1) if is_left else owned)
+    code, printed, said = netlab("down", "left-1", "used", "left-2")
+    assert code == 2
+    gone = ["removed the laboratory 'left-1'", "removed the laboratory 'left-2'"]
+    assert printed.splitlines() == gone
+    assert f"process {os.getpid()} makes or uses 'used': wait for it, or give --force" in said
+    assert "'used'" in told("down", "used", "--force")
 
 
 def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

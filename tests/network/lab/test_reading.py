@@ -40,3 +40,10 @@ def test_what_was_late_before_counts_no_more() -> None:
     now = reading(lateness(500), tap=7)
     assert now.starved()
     assert now.since(now).starved() == ""
+
+
+@pytest.mark.parametrize(("scheduling", "is_put_off"), [("other", True), ("rr", False)])
+def test_a_program_that_may_not_go_before_others_is_told(scheduling: str, is_put_off: bool) -> None:
+    strain = Strain(scheduling, 5, 5, lateness(0))
+    assert Reading({}, strain).is_put_off() == is_put_off
+    assert not Reading({}, None).is_put_off(), "the kernel is late for nobody"

@@ -92,6 +92,9 @@ def test_netem_is_asked_for_what_a_link_is() -> None:
     [
         ("[nodes]", "spec.toml:1: nodes: Dictionary should have at least 1 item"),
         ("[nodes.w1]\n\nrate = '5XB'", "spec.toml:3: nodes.w1.rate: rate 5XB: give a rate such as"),
+        ("[nodes.w1]\nrate = 100", "spec.toml:2: nodes.w1.rate: should be text in quotes, not 100"),
+        ("[nodes]\nw1 = 3", "spec.toml:2: nodes.w1: should be a table, not 3"),
+        ("nodes = ['w1']", "spec.toml:1: nodes: should be a table"),
         ("[nodes.w1]\ndelya = '5ms'", "nodes.w1.delya: there is no such field (did you mean"),
         ("[nodes.w1]\n[nodes.w2]\nloss = 2", "spec.toml:3: nodes.w2.loss: should be less than 1"),
         (

@@ -420,3 +420,18 @@ def test_a_reduction_fits_a_small_disk(on_small_disk: dict[str, Finished]) -> No
     done = on_small_disk["reduction"]
     assert done.code == 0, done
     assert sizes(done.out.split("writes")[1].splitlines()[0])[1] <= 1.05e6
+
+
+def test_a_laboratory_is_looked_at_and_not_made(image: Path, tmp_path: Path) -> None:
+    """By whoever asks, as nothing of it needs root."""
+    spec = tmp_path / "lab.toml"
+    nodes = "[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n[nodes.w2]\n"
+    spec.write_text(nodes)
+    words = ("increment", image, "-o", tmp_path / "out", "--engine", "dask-futures")
+    rows = dry_run(*words, "--netlab", spec, "--threads", 2)
+    assert rows["runs on"].startswith("2 workers x 2 threads")
+    for text, said in ((nodes + "rate = 5", "lab.toml:5: "), ("[nodes.w1]", "a node named sched")):
+        spec.write_text(text)
+        done = call("run", *words, "--netlab", spec, "--dry-run")
+        assert done.code == 2
+        assert said in done.err

@@ -28,6 +28,8 @@ TIMES = 3
 "Measurements the median of which is believed where the first one is off."
 FLOOR_S = 0.0005
 "Time that a round trip may take longer, or be measured shorter, whatever was asked for."
+UNASKED_S = 0.02
+"Time of which a link that is to have no delay may have the share that is tolerated."
 NO_LOSS = 0.002
 "Share of packets that may be lost on a link that is to lose none."
 _RATE_S = 0.3
@@ -85,19 +87,32 @@ def require_asked(lab: Lab, found: Sequence[MeasuredLink]) -> None:
     wrong = [one for one in found if not one.is_right]
     if not wrong:
         return
-    off = max(_off(one) for one in wrong)
     raise LabFailed(
         f"'{lab.name}' is not the laboratory that was asked for:"
-        f" {show_list([one.sentence() for one in wrong])}; try again when the machine is less busy,"
-        f" ask for less, or take it as it is with tolerance = {off:.2g} in the spec"
+        f" {show_list([one.sentence() for one in wrong])}; {_remedy(wrong)}"
+    )
+
+
+def _remedy(wrong: Sequence[MeasuredLink]) -> str:
+    """What to do about links that are not what was asked for, as a clause."""
+    off = max(map(_off, wrong))
+    if off > 1:
+        return "try again when the machine is less busy, or ask for less"
+    return (
+        "try again when the machine is less busy, ask for less, or take it as it is with tolerance"
+        f" = {off:.2g} in the spec"
     )
 
 
 def _off(one: MeasuredLink) -> float:
-    """Share of what was asked for that would have to be tolerated."""
-    if not one.asked:
-        return 1.0
-    return min(1.0, math.ceil(abs(one.value / one.asked - 1) * 100) / 100)
+    """Tolerance that would take it as it is; more than 1 where none does."""
+    asked = one.asked or 0.0
+    whole = asked
+    if one.unit == "s":
+        whole = asked or UNASKED_S
+    if not whole:
+        return math.inf
+    return math.ceil(abs(one.value - asked) / whole * 100) / 100
 
 
 def _rate_alone(link: Link) -> Link:
@@ -154,9 +169,14 @@ def _round_trip(lab: Lab, node: Node) -> MeasuredLink:
     times = probes.round_trips(near, far, number, _patience_s(node))
     jitter_s = (node.up.jitter_ns + node.down.jitter_ns) / 1e9
     spread_s = _STEPS * jitter_s / math.sqrt(len(times))
-    allowed = lab.tolerance * asked_s + FLOOR_S + spread_s + _sending_s(node)
-    asked = asked_s or None
-    return MeasuredLink("round trip", asked, statistics.median(times), "s", node.name, allowed)
+    allowed_s = _tolerated_s(lab, asked_s) + spread_s + _sending_s(node)
+    taken_s = statistics.median(times)
+    return MeasuredLink("round trip", asked_s, taken_s, "s", node.name, allowed_s)
+
+
+def _tolerated_s(lab: Lab, asked_s: float) -> float:
+    """Difference from a delay that the tolerance allows."""
+    return lab.tolerance * (asked_s or UNASKED_S) + FLOOR_S
 
 
 def _sending_s(node: Node) -> float:
@@ -187,9 +207,9 @@ def _one_way(lab: Lab, node: Node, direction: Direction) -> list[MeasuredLink]:
     loss = MeasuredLink(f"loss {direction}", link.loss, lost, "share", node.name, allowed)
     asked_s = link.delay_ns / 1e9
     # Of packets that follow closely, each waits for those before it that jitter holds up.
-    allowed_s = lab.tolerance * asked_s + FLOOR_S + link.jitter_ns / 1e9 + _sending_s(node)
+    allowed_s = _tolerated_s(lab, asked_s) + link.jitter_ns / 1e9 + _sending_s(node)
     taken_s = statistics.median(times)
-    delay = MeasuredLink(f"delay {direction}", asked_s or None, taken_s, "s", node.name, allowed_s)
+    delay = MeasuredLink(f"delay {direction}", asked_s, taken_s, "s", node.name, allowed_s)
     return [delay, loss]
 
 

@@ -30,8 +30,10 @@ HOSTS = "hosts"
 "File that tells nodes each other's addresses."
 _NETWORK = 0x40000000
 "CLONE_NEWNET: the kind of namespace, for setns(2)."
-_ENTER = 'mount --bind "$0" /etc/hosts && exec "$@"'
+_ENTER = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
 "What is done in a node before a program: it reads its names in the laboratory's file."
+_NAME = "hyperslab"
+"How the shell that does it calls itself where there is no such program."
 _END_S = 5.0
 _POLL_S = 0.01
 
@@ -110,6 +112,7 @@ def prefix(folder: Path, node: str) -> list[str]:
         "sh",
         "-c",
         _ENTER,
+        _NAME,
         str(folder / HOSTS),
     ]
 
