@@ -7,6 +7,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from hyperslab.apps.experiment.answers.comparison import (
+    MEASURE,
+    CellResult,
+    Comparison,
+    compare,
+    measured,
+)
 from hyperslab.apps.experiment.claims import dask_counted
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
@@ -24,16 +31,9 @@ from hyperslab.apps.experiment.claims.claim import (
     ratios_of,
     signs_of_contrasts,
 )
-from hyperslab.apps.experiment.comparison import (
-    MEASURE,
-    CellResult,
-    Comparison,
-    compare,
-    measured,
-)
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.links import Slow
-from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.design.links import Slow
+from hyperslab.apps.experiment.statistics.shown import show_interval, show_mean
 from hyperslab.network.lab.link import parse_rate
 from hyperslab.network.lab.spec import NodeSpec
 
