@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hyperslab.apps.experiment.claims.page import PAPERS as JUDGED
-from hyperslab.apps.experiment.design.cells import spec as specs
+from hyperslab.apps.experiment.design import spec as specs
 from hyperslab.apps.experiment.design.factors import FACTORS
 from hyperslab.apps.experiment.design.shipped import PAPERS, shipped
 from tests.system.end_to_end.command import call
