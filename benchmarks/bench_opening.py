@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.emulated import MEMORY, emulated
 from benchmarks.opening_readers import ALL
-from hyperslab.apps.experiment.reads import (
+from hyperslab.apps.experiment.programs.reads import (
     COUNTED,
     EACH,
     ONCE,
@@ -33,7 +33,7 @@ from hyperslab.apps.experiment.reads import (
     require_right,
     told,
 )
-from hyperslab.apps.experiment.temporary import folder_for
+from hyperslab.apps.experiment.programs.temporary import folder_for
 from hyperslab.cli.parse import parse_duration
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import parse_size

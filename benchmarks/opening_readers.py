@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 import nibabel
 
-from hyperslab.apps.experiment.reads import READERS, Layout, Read, Reader, task_of
+from hyperslab.apps.experiment.programs.reads import READERS, Layout, Read, Reader, task_of
 
 
 @contextmanager

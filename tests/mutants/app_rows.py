@@ -290,7 +290,7 @@ APPS = [
     # experiments
     Mutant(
         "every replicate has its trials in one order",
-        "src/hyperslab/apps/experiment/design.py",
+        "src/hyperslab/apps/experiment/design/cells.py",
         'random.Random(f"{spec.seed} {replicate}")',
         'random.Random(f"{spec.seed}")',
         "tests/apps/experiment/test_design.py"
@@ -298,14 +298,14 @@ APPS = [
     ),
     Mutant(
         "the stronger of two one-sided tests tells that cells are equivalent",
-        "src/hyperslab/apps/experiment/significance.py",
+        "src/hyperslab/apps/experiment/statistics/significance.py",
         "return max(above, below)",
         "return min(above, below)",
         "tests/apps/experiment/test_intervals.py::test_equivalence_is_what_two_one_sided_tests_say",
     ),
     Mutant(
         "a difference within the margin is taken for one beyond it",
-        "src/hyperslab/apps/experiment/significance.py",
+        "src/hyperslab/apps/experiment/statistics/significance.py",
         "return min(1.0, _above(differences, margin) + _above(differences, -margin))",
         "return min(1.0, 2 * _above(differences, 0.0))",
         "tests/apps/experiment/test_claims.py"
@@ -313,28 +313,28 @@ APPS = [
     ),
     Mutant(
         "files that a glob names stay in the page cache",
-        "src/hyperslab/apps/experiment/inputs.py",
+        "src/hyperslab/apps/experiment/trials/inputs.py",
         "if setting.recipe is None:",
         "if False:",
         "tests/apps/experiment/test_inputs.py::test_globs_lists_and_folders_stand_for_their_files",
     ),
     Mutant(
         "slots wait for all that memory has no room for",
-        "src/hyperslab/apps/experiment/model.py",
+        "src/hyperslab/apps/experiment/model/bounds.py",
         "left = nbytes - _drained_nbytes(others, target, use)",
         "left = nbytes",
         "tests/apps/experiment/test_model.py::test_memory_takes_what_is_written_up_to_its_limit",
     ),
     Mutant(
         "a line that does not fit stays as far as it went",
-        "src/hyperslab/apps/experiment/record.py",
+        "src/hyperslab/apps/experiment/trials/record.py",
         "os.ftruncate(fd, end)",
         "os.fsync(fd)",
         "tests/apps/experiment/test_record.py::test_a_line_that_does_not_fit_leaves_those_before",
     ),
     Mutant(
         "a starved trial stands for its cell",
-        "src/hyperslab/apps/experiment/record.py",
+        "src/hyperslab/apps/experiment/trials/record.py",
         "if not attempt.starved and not attempt.rejected]",
         "if not attempt.rejected]",
         "tests/apps/experiment/test_runner.py"
@@ -342,7 +342,7 @@ APPS = [
     ),
     Mutant(
         "a warm-up stands for a trial",
-        "src/hyperslab/apps/experiment/record.py",
+        "src/hyperslab/apps/experiment/trials/record.py",
         "if not attempt.is_warm_up:",
         "if True:",
         "tests/apps/experiment/test_warming.py::test_warm_ups_count_for_nothing",
@@ -356,7 +356,7 @@ APPS = [
     ),
     Mutant(
         "a source has its name before it is on storage",
-        "src/hyperslab/apps/experiment/inputs.py",
+        "src/hyperslab/apps/experiment/trials/inputs.py",
         "synchronise_tree(partial)",
         "pass",
         "tests/apps/experiment/test_inputs.py::test_a_source_is_on_storage_before_it_has_its_name",
@@ -364,21 +364,21 @@ APPS = [
     # trials in laboratories
     Mutant(
         "a trial that was bound by processors tells something of links",
-        "src/hyperslab/apps/experiment/laboratory.py",
+        "src/hyperslab/apps/experiment/trials/laboratory.py",
         "for why in (usage.bound, usage.starved) if why",
         "for why in (usage.starved,) if why",
         "tests/apps/experiment/test_laboratory.py::test_who_was_short_of_processors_tells_nothing_of_links",
     ),
     Mutant(
         "trials tell nothing of links and judge claims",
-        "src/hyperslab/apps/experiment/runner.py",
+        "src/hyperslab/apps/experiment/trials/runner.py",
         "rejected = untelling(usage)",
         'rejected = ""',
         "tests/apps/experiment/test_laboratory.py::test_a_trial_that_was_bound_by_processors_is_kept_out",
     ),
     Mutant(
         "links of two backends are compared",
-        "src/hyperslab/apps/experiment/laboratory.py",
+        "src/hyperslab/apps/experiment/trials/laboratory.py",
         "if before != means.backend:",
         "if not before:",
         "tests/apps/experiment/test_laboratory.py::test_backends_are_never_mixed",

@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment import looks, runner
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.attempts import write_attempts
-from hyperslab.apps.experiment.design import chosen
-from hyperslab.apps.experiment.directory import ExperimentDirectory
-from hyperslab.apps.experiment.estimate import require_space
-from hyperslab.apps.experiment.figures import write_figures
-from hyperslab.apps.experiment.missing import require_engines
-from hyperslab.apps.experiment.page import write_experiment_page
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment, Wish
-from hyperslab.apps.experiment.shipped import SUFFIX, find, shipped
-from hyperslab.apps.experiment.slips import require_sound
+from hyperslab.apps.experiment.answers import looks
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.cells import chosen
+from hyperslab.apps.experiment.design.shipped import SUFFIX, find, shipped
+from hyperslab.apps.experiment.pages.figures import write_figures
+from hyperslab.apps.experiment.pages.page import write_experiment_page
+from hyperslab.apps.experiment.trials import runner
+from hyperslab.apps.experiment.trials.attempts import write_attempts
+from hyperslab.apps.experiment.trials.directory import ExperimentDirectory
+from hyperslab.apps.experiment.trials.estimate import require_space
+from hyperslab.apps.experiment.trials.missing import require_engines
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish
+from hyperslab.apps.experiment.trials.slips import require_sound
 from hyperslab.cli import document, trials
 from hyperslab.cli.flags import Json
 from hyperslab.cli.listing import Factors, list_

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment.factors import FACTORS, load_factors, load_installed_factors
-from hyperslab.apps.experiment.shipped import PAPERS, SpecFile, shipped
+from hyperslab.apps.experiment.design.factors import FACTORS, load_factors, load_installed_factors
+from hyperslab.apps.experiment.design.shipped import PAPERS, SpecFile, shipped
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.errors import UsageError, suggest
@@ -114,8 +114,8 @@ def lines_about(name: str, specs: Sequence[SpecFile]) -> Iterator[str]:
 
 
 def _spec_lines(spec: SpecFile) -> Iterator[str]:
-    from hyperslab.apps.experiment.record import Record  # the short list needs none of it
-    from hyperslab.apps.experiment.runner import Experiment
+    from hyperslab.apps.experiment.trials.record import Record  # the short list needs none of it
+    from hyperslab.apps.experiment.trials.runner import Experiment
 
     yield f"{spec.name}: {spec.title}"
     yield f"  {spec.question}"

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from hyperslab.apps.experiment import break_even, trends
-from hyperslab.apps.experiment.answer import Answer, makespan_words
-from hyperslab.apps.experiment.comparison import comparisons_of, results_of
-from hyperslab.apps.experiment.design import Cell, Key, Trial
-from hyperslab.apps.experiment.estimate import Space
-from hyperslab.apps.experiment.expectation import Expected
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.model import Expectation
-from hyperslab.apps.experiment.phases import kinds_of
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment, Watcher, Wish
-from hyperslab.apps.experiment.running import so_far
-from hyperslab.apps.experiment.significance import alike_up_to, told_from
+from hyperslab.apps.experiment.answers import break_even, trends
+from hyperslab.apps.experiment.answers.answer import Answer, makespan_words
+from hyperslab.apps.experiment.answers.comparison import comparisons_of, results_of
+from hyperslab.apps.experiment.answers.expectation import Expected
+from hyperslab.apps.experiment.answers.phases import kinds_of
+from hyperslab.apps.experiment.answers.running import so_far
+from hyperslab.apps.experiment.design.cells import Cell, Key, Trial
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.model.bounds import Expectation
+from hyperslab.apps.experiment.statistics.significance import alike_up_to, told_from
+from hyperslab.apps.experiment.trials.estimate import Space
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment, Watcher, Wish
 from hyperslab.report.listener import Listener
 from hyperslab.units import show_bytes, show_count, show_list, show_seconds, show_share
 

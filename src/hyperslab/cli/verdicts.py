@@ -11,15 +11,16 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment import kept, looks, runner
-from hyperslab.apps.experiment.begun import as_begun
+from hyperslab.apps.experiment.answers import kept, looks
+from hyperslab.apps.experiment.answers.kept import Head
 from hyperslab.apps.experiment.claims.page import Paper, findings_of, paper_of, write_verdicts
-from hyperslab.apps.experiment.kept import Head
-from hyperslab.apps.experiment.named import with_real
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment, Wish
-from hyperslab.apps.experiment.shipped import find
-from hyperslab.apps.experiment.spec import Loaded
+from hyperslab.apps.experiment.design.named import with_real
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.design.spec import Loaded
+from hyperslab.apps.experiment.trials import runner
+from hyperslab.apps.experiment.trials.begun import as_begun
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish
 from hyperslab.cli import trials
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.errors import UsageError

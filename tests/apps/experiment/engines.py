@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hyperslab.apps.experiment.comparison import CellResult, results_of
-from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.record import Attempt, Record, Session
+from hyperslab.apps.experiment.answers.comparison import CellResult, results_of
+from hyperslab.apps.experiment.design.cells import trials_of
+from hyperslab.apps.experiment.trials.record import Attempt, Record, Session
 from tests.apps.experiment.specs import TEXT, attempt, loaded
 
 SPEC = TEXT.replace(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.experiment.comparison import Comparison, compare, results_of
-from hyperslab.apps.experiment.design import Cell, cells_of, trials_of
-from hyperslab.apps.experiment.record import Attempt, Record, Session, State
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.spec import Loaded, load_spec
+from hyperslab.apps.experiment.answers.comparison import Comparison, compare, results_of
+from hyperslab.apps.experiment.design.cells import Cell, cells_of, trials_of
+from hyperslab.apps.experiment.design.spec import Loaded, load_spec
+from hyperslab.apps.experiment.trials.record import Attempt, Record, Session, State
+from hyperslab.apps.experiment.trials.runner import Experiment
 
 TEXT = """\
 title = "Small"

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import Answer, answer_of, makespan_words
+from hyperslab.apps.experiment.answers.answer import Answer, answer_of, makespan_words
+from hyperslab.apps.experiment.answers.comparison import Verdict
 from hyperslab.apps.experiment.claims.margins import signs_of
-from hyperslab.apps.experiment.comparison import Verdict
-from hyperslab.apps.experiment.page import write_experiment_page
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.sheets import cells_sheet
-from hyperslab.apps.experiment.trends_page import numbers_sheet
+from hyperslab.apps.experiment.pages.page import write_experiment_page
+from hyperslab.apps.experiment.pages.sheets import cells_sheet
+from hyperslab.apps.experiment.pages.trends import numbers_sheet
+from hyperslab.apps.experiment.trials.record import Attempt, Record
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 TWO = "iterations 2"

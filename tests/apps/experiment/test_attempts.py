@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.attempts import write_attempts
-from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.trials.attempts import write_attempts
+from hyperslab.apps.experiment.trials.record import Record
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import experiment, record_of
 

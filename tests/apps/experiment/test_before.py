@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hyperslab import engines
-from hyperslab.apps.experiment.before import impossible, prepare
-from hyperslab.apps.experiment.setting import Setting
-from hyperslab.apps.experiment.spec import Before
+from hyperslab.apps.experiment.design.setting import Setting
+from hyperslab.apps.experiment.design.spec import Before
+from hyperslab.apps.experiment.trials.before import impossible, prepare
 from hyperslab.driver import hosts
 from hyperslab.driver.options import Options
 from hyperslab.engines import EngineOptions
@@ -65,7 +65,7 @@ def test_on_other_hosts(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"sync": "done", "caches": "done: 1 file"}
     by_host = {socket.gethostname(): said, "node1": said, "node2": said}
     answers = hosts.Answers(by_host, ())
-    monkeypatch.setattr("hyperslab.apps.experiment.before.ask_hosts", lambda *_: answers)
+    monkeypatch.setattr("hyperslab.apps.experiment.trials.before.ask_hosts", lambda *_: answers)
     told = prepare(ALL, [source], CLUSTER, source.parent)
     assert told["sync"] == "done; on 2 other hosts, too"
     by_host["node2"] = said | {"caches": "impossible: /data: Permission denied"}

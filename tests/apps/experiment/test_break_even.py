@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import Answer, answer_of
-from hyperslab.apps.experiment.break_even import Cost, Parts, break_evens, costs_of, decision
-from hyperslab.apps.experiment.intervals import Interval
-from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.answers.answer import Answer, answer_of
+from hyperslab.apps.experiment.answers.break_even import (
+    Cost,
+    Parts,
+    break_evens,
+    costs_of,
+    decision,
+)
+from hyperslab.apps.experiment.statistics.intervals import Interval
+from hyperslab.apps.experiment.trials.record import Record
 from tests.apps.experiment.specs import TEXT, attempt, experiment
 
 VARIED = """\

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 REPEATED = TEXT.replace("repeats = 0", "repeats = 1")

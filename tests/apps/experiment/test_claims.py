@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.comparison import WITHOUT_START
+from hyperslab.apps.experiment.answers.phases import CellPhases, Phases, Waits
 from hyperslab.apps.experiment.claims.block_limit import WHOLE_FILES
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
@@ -28,12 +30,10 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
-from hyperslab.apps.experiment.comparison import WITHOUT_START
-from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.phases import CellPhases, Phases, Waits
-from hyperslab.apps.experiment.record import Record, append
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import SpecFile, find
+from hyperslab.apps.experiment.design.cells import trials_of
+from hyperslab.apps.experiment.design.shipped import SpecFile, find
+from hyperslab.apps.experiment.trials.record import Record, append
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.cli import verdicts as command
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, attempt, experiment, record_of

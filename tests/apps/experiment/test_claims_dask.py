@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import Answer, answer_of
-from hyperslab.apps.experiment.break_even import BY_LENGTH
+from hyperslab.apps.experiment.answers.answer import Answer, answer_of
+from hyperslab.apps.experiment.answers.break_even import BY_LENGTH
+from hyperslab.apps.experiment.answers.comparison import WITHOUT_START
 from hyperslab.apps.experiment.claims.claim import Judged
 from hyperslab.apps.experiment.claims.dask_vs_spark import ALIKE, BEST, advice
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
-from hyperslab.apps.experiment.comparison import WITHOUT_START
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 from tests.apps.experiment.test_claims import DASK, HISTOGRAM, INCREMENTATION, LIMIT
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged, write_verdicts
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 
 PAPER = PAPERS["h5spark"]

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged, write_verdicts
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 from tests.formats.files import ROOT
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.published import published_for
 from hyperslab.apps.experiment.claims import dask_network
 from hyperslab.apps.experiment.claims.claim import Claim, Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged, write_verdicts
-from hyperslab.apps.experiment.links_page import COLUMNS, links_sheet
-from hyperslab.apps.experiment.published import published_for
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.pages.links import COLUMNS, links_sheet
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 
 PAPER = PAPERS["dask-network"]

@@ -11,12 +11,12 @@ from typing import get_args
 
 import pytest
 
-from hyperslab.apps.experiment.answer import Answer
+from hyperslab.apps.experiment.answers.answer import Answer
 from hyperslab.apps.experiment.claims.block_limit import HANDED_OVER
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Outcome, outcome_of
 from hyperslab.apps.experiment.claims.page import HOW_JUDGED, PAPERS
-from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.cells import trials_of
+from hyperslab.apps.experiment.design.shipped import find
 
 FOLDER = Path(__file__).parents[3] / "docs" / "papers"
 MADE = ["dask-network", "dask-vs-spark", "h5spark", "spark-on-lustre", "storage-tiers"]

@@ -7,14 +7,14 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.phases import CellPhases, Phases
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged
 from hyperslab.apps.experiment.claims.saturation import first_reads, narrowed
-from hyperslab.apps.experiment.phases import CellPhases, Phases
-from hyperslab.apps.experiment.places import Known
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.model.places import Known
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.tiers.tier import Tier
 from tests.apps.experiment.specs import record_of

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
 from hyperslab.apps.experiment.claims.block_limit import WHOLE_FILES
 from hyperslab.apps.experiment.claims.claim import Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
-from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.record import Session
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.cells import trials_of
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Session
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 from tests.apps.experiment.test_claims import (
     TIERS,

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab import __version__
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.begun import as_begun
+from hyperslab.apps.experiment.answers.answer import answer_of
 from hyperslab.apps.experiment.claims import dask_vs_spark, earlier, storage_tiers
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged, expecting, rising
 from hyperslab.apps.experiment.claims.page import (
@@ -24,9 +23,10 @@ from hyperslab.apps.experiment.claims.page import (
     judged,
     write_verdicts,
 )
-from hyperslab.apps.experiment.record import Attempt, Session, append
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import SpecFile, find
+from hyperslab.apps.experiment.design.shipped import SpecFile, find
+from hyperslab.apps.experiment.trials.begun import as_begun
+from hyperslab.apps.experiment.trials.record import Attempt, Session, append
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.cli import verdicts as command
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, experiment, loaded, record_of

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.comparison import MEASURE, WITHOUT_START
 from hyperslab.apps.experiment.claims.claim import UNTIL_WRITTEN, Judged
 from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
 from hyperslab.apps.experiment.claims.storage_tiers import READ_ONCE
 from hyperslab.apps.experiment.claims.write_back import NOTHING_HIDDEN, ONE_MOMENT
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 
 FITS = "Write-back pays for what fits, with"

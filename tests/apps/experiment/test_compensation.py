@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hyperslab.apps.experiment.compensation import Traded, sentences, signs_of, trades_of, why_open
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.answers.compensation import (
+    Traded,
+    sentences,
+    signs_of,
+    trades_of,
+    why_open,
+)
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.trials.record import Attempt
 from tests.apps.experiment.engines import results
 
 

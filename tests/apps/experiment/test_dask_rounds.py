@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperslab.apps.experiment.dask_rounds import message_numbers
+from hyperslab.apps.experiment.programs.dask_rounds import message_numbers
 from hyperslab.traffic import Message, Traffic
 
 START_NS, END_NS = 10_000, 20_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.trials.record import Attempt, Record
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 CROSSED = TEXT.replace("[vary]\niterations = [2]\n", "[grid]\niterations = [2]\n[vary]\n")

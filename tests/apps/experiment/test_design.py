@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.comparison import results_of
-from hyperslab.apps.experiment.design import cells_of, chosen, trials_of
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.comparison import results_of
+from hyperslab.apps.experiment.design.cells import cells_of, chosen, trials_of
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, loaded, record_of
 from tests.system.end_to_end.command import call

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Wish
-from hyperslab.apps.experiment.significance import (
+from hyperslab.apps.experiment.statistics.significance import (
     LEVEL,
     POWER,
     alike_up_to,
@@ -19,6 +17,8 @@ from hyperslab.apps.experiment.significance import (
     equivalent_p,
     told_from,
 )
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Wish
 from hyperslab.cli.trials import plan_lines, planned
 from tests.apps.experiment.specs import TEXT, experiment
 

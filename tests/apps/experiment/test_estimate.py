@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment, Wish
-from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.apps.experiment.design.shipped import find, shipped
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish
 from hyperslab.cli.trials import planned
 from hyperslab.machine.host import Host
 from tests.apps.experiment.specs import TEXT, experiment

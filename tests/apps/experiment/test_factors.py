@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.design import cells_of
-from hyperslab.apps.experiment.factors import FACTORS, load_factors
-from hyperslab.apps.experiment.inputs import Inputs
-from hyperslab.apps.experiment.laboratory import Around
-from hyperslab.apps.experiment.runner import Experiment, command_of
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.cells import cells_of
+from hyperslab.apps.experiment.design.factors import FACTORS, load_factors
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.inputs import Inputs
+from hyperslab.apps.experiment.trials.laboratory import Around
+from hyperslab.apps.experiment.trials.runner import Experiment, command_of
 from hyperslab.engines.environment import THREAD_VARIABLES
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT

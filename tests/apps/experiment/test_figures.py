@@ -7,11 +7,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.charts import labels_width, makespans_svg, ratios_svg, totals_svg
-from hyperslab.apps.experiment.figures import write_figures
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.sections import Sheet
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.pages.charts import (
+    labels_width,
+    makespans_svg,
+    ratios_svg,
+    totals_svg,
+)
+from hyperslab.apps.experiment.pages.figures import write_figures
+from hyperslab.apps.experiment.pages.sections import Sheet
+from hyperslab.apps.experiment.trials.record import Record
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import experiment, record_of
 

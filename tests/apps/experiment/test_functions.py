@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.functions import digests_of
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.functions import digests_of
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT
 

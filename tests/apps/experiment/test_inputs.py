@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.before import prepare
-from hyperslab.apps.experiment.runner import Experiment, Wish, begin, resume
-from hyperslab.apps.experiment.spec import Before, load_spec
+from hyperslab.apps.experiment.design.spec import Before, load_spec
+from hyperslab.apps.experiment.trials.before import prepare
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish, begin, resume
 from hyperslab.cli.trials import Silent
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError

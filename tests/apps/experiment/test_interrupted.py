@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-from hyperslab.apps.experiment import runner
 from hyperslab.apps.experiment.claims.claim import Claim
 from hyperslab.apps.experiment.claims.page import Paper
-from hyperslab.apps.experiment.shipped import SpecFile
+from hyperslab.apps.experiment.design.shipped import SpecFile
+from hyperslab.apps.experiment.trials import runner
 from hyperslab.cli import verdicts as command
 from tests.apps.experiment.specs import TEXT
 from tests.system.end_to_end.command import call

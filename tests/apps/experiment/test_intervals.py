@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import scipy  # whose statistics are imported where a test takes them
 
-from hyperslab.apps.experiment.comparison import compare, jointly, results_of
-from hyperslab.apps.experiment.design import cells_of
-from hyperslab.apps.experiment.intervals import (
+from hyperslab.apps.experiment.answers.comparison import compare, jointly, results_of
+from hyperslab.apps.experiment.design.cells import cells_of
+from hyperslab.apps.experiment.statistics.intervals import (
     mean_interval,
     quantile,
     ratio_interval,
     two_sided,
 )
-from hyperslab.apps.experiment.record import Record, Session
-from hyperslab.apps.experiment.significance import below_p, beyond_p, differs_p
+from hyperslab.apps.experiment.statistics.significance import below_p, beyond_p, differs_p
+from hyperslab.apps.experiment.trials.record import Record, Session
 from tests.apps.experiment.specs import attempt, compared, loaded
 
 

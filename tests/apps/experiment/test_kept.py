@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment import phases as reading
+from hyperslab.apps.experiment.answers import phases as reading
+from hyperslab.apps.experiment.answers.phases import Phases, Waits
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged, expecting
 from hyperslab.apps.experiment.claims.page import PAPERS, Paper
-from hyperslab.apps.experiment.phases import Phases, Waits
-from hyperslab.apps.experiment.record import Session, append
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Session, append
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.cli import verdicts
 from tests.apps.experiment.specs import TEXT, record_of
 from tests.system.end_to_end.command import call

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from hyperslab.apps.experiment import runner
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.laboratory import numbers_of, told_of_links, untelling
-from hyperslab.apps.experiment.links import Means
-from hyperslab.apps.experiment.process import Ended, run_trial
-from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.runner import Experiment, Wish, begin
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.links import Means
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials import runner
+from hyperslab.apps.experiment.trials.laboratory import numbers_of, told_of_links, untelling
+from hyperslab.apps.experiment.trials.process import Ended, run_trial
+from hyperslab.apps.experiment.trials.record import Attempt
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish, begin
 from hyperslab.apps.netlab import meter
 from hyperslab.apps.netlab.meter import LinkUse, Usage
 from hyperslab.cli.trials import Silent

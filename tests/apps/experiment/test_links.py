@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.links import Links, Means, Slow, means_of
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.apps.experiment.design.links import Links, Means, Slow, means_of
+from hyperslab.apps.experiment.design.shipped import find, shipped
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, loaded
 from tests.network.lab.labs import require

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from hyperslab.apps.experiment import spec as specs
 from hyperslab.apps.experiment.claims.page import PAPERS as JUDGED
-from hyperslab.apps.experiment.factors import FACTORS
-from hyperslab.apps.experiment.shipped import PAPERS, shipped
+from hyperslab.apps.experiment.design import spec as specs
+from hyperslab.apps.experiment.design.factors import FACTORS
+from hyperslab.apps.experiment.design.shipped import PAPERS, shipped
 from tests.system.end_to_end.command import call
 
 
@@ -20,7 +20,7 @@ def test_the_list_is_short_and_says_what_to_type_next(monkeypatch: pytest.Monkey
         raise AssertionError("a spec was loaded")
 
     monkeypatch.setattr(specs, "load_spec", never)
-    monkeypatch.setattr("hyperslab.apps.experiment.shipped.load_spec", never)
+    monkeypatch.setattr("hyperslab.apps.experiment.design.shipped.load_spec", never)
     listed = call("experiment", "list")
     assert listed.code == 0, listed.err
     lines = listed.out.splitlines()

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.looks import looks_of, note
-from hyperslab.apps.experiment.record import Record, append
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.significance import (
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.looks import looks_of, note
+from hyperslab.apps.experiment.design.spec import load_spec
+from hyperslab.apps.experiment.statistics.significance import (
     LEVEL,
     differs_p,
     equivalent_p,
@@ -21,7 +20,8 @@ from hyperslab.apps.experiment.significance import (
     level,
     spending,
 )
-from hyperslab.apps.experiment.spec import load_spec
+from hyperslab.apps.experiment.trials.record import Record, append
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import DamagedRecord
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 from tests.system.end_to_end.command import call

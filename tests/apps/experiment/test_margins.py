@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 import pytest
 
+from hyperslab.apps.experiment.answers.comparison import Verdict
 from hyperslab.apps.experiment.claims.claim import Judged, expecting
 from hyperslab.apps.experiment.claims.margins import signs_of
-from hyperslab.apps.experiment.comparison import Verdict
 from tests.apps.experiment.specs import compared
 
 

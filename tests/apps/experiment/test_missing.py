@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.missing import require_engines
-from hyperslab.apps.experiment.record import append
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.missing import require_engines
+from hyperslab.apps.experiment.trials.record import append
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 from tests.system.end_to_end.command import call

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.expectation import NEEDED
-from hyperslab.apps.experiment.model import (
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.expectation import NEEDED
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.model.bounds import (
     Expectation,
     Place,
     Use,
@@ -17,10 +18,9 @@ from hyperslab.apps.experiment.model import (
     are_shared,
     model_of,
 )
-from hyperslab.apps.experiment.places import Known
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.model.places import Known
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.storage.tiers.tier import Emulated, Tier
 from hyperslab.trace import Span, Trace
 from tests.apps.experiment.specs import record_of

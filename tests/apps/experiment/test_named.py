@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.design import cells_of
-from hyperslab.apps.experiment.figures import write_figures
-from hyperslab.apps.experiment.inputs import Inputs
-from hyperslab.apps.experiment.page import write_experiment_page
-from hyperslab.apps.experiment.record import Record, load
-from hyperslab.apps.experiment.runner import Experiment, Wish, begin
-from hyperslab.apps.experiment.setting import processors_of
-from hyperslab.apps.experiment.spec import load_spec
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.cells import cells_of
+from hyperslab.apps.experiment.design.setting import processors_of
+from hyperslab.apps.experiment.design.spec import load_spec
+from hyperslab.apps.experiment.pages.figures import write_figures
+from hyperslab.apps.experiment.pages.page import write_experiment_page
+from hyperslab.apps.experiment.trials.inputs import Inputs
+from hyperslab.apps.experiment.trials.record import Record, load
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish, begin
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import program, registry

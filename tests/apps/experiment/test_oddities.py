@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment import certainty
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.comparison import results_of
-from hyperslab.apps.experiment.oddities import sentences
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.answers import certainty
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.comparison import results_of
+from hyperslab.apps.experiment.answers.oddities import sentences
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import TEXT, experiment, record_of
 
 SIX = TEXT.replace("replicates = 3", "replicates = 6")

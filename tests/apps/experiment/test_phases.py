@@ -7,10 +7,8 @@ import random
 
 import pytest
 
-from hyperslab.apps.experiment.comparison import CellResult
-from hyperslab.apps.experiment.design import Cell
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.phases import (
+from hyperslab.apps.experiment.answers.comparison import CellResult
+from hyperslab.apps.experiment.answers.phases import (
     CellPhases,
     Phases,
     first_reads,
@@ -18,6 +16,8 @@ from hyperslab.apps.experiment.phases import (
     phases_of,
     sentences,
 )
+from hyperslab.apps.experiment.design.cells import Cell
+from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.trace import NO_TASK, Span, Trace
 
 MS = 10**6

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment import places
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.before import storage_of
+from hyperslab.apps.experiment.answers.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import Claim, untestable
 from hyperslab.apps.experiment.claims.page import Paper
-from hyperslab.apps.experiment.record import append
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.model import places
+from hyperslab.apps.experiment.trials.before import storage_of
+from hyperslab.apps.experiment.trials.record import append
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.cli import verdicts
 from hyperslab.storage.probing.description import add
 from hyperslab.storage.probing.preparing import FULL

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.process import keep_records, reason_in
-from hyperslab.apps.experiment.runner import Experiment, Wish, begin
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.process import keep_records, reason_in
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish, begin
 from hyperslab.cli.trials import Silent
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import RunStopped

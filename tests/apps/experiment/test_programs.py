@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.factors import PROGRAMS
-from hyperslab.apps.experiment.programs import PROGRAMS as KNOWN
-from hyperslab.apps.experiment.programs import rows_of
-from hyperslab.apps.experiment.record import load
-from hyperslab.apps.experiment.runner import Wish, begin
+from hyperslab.apps.experiment.design.factors import PROGRAMS
+from hyperslab.apps.experiment.programs.table import PROGRAMS as KNOWN
+from hyperslab.apps.experiment.programs.table import rows_of
+from hyperslab.apps.experiment.trials.record import load
+from hyperslab.apps.experiment.trials.runner import Wish, begin
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, experiment, loaded

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.claims import dask_network
-from hyperslab.apps.experiment.comparison import CellResult, results_of
-from hyperslab.apps.experiment.design import cells_of, on_machines
-from hyperslab.apps.experiment.intervals import Interval
-from hyperslab.apps.experiment.published import (
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.comparison import CellResult, results_of
+from hyperslab.apps.experiment.answers.published import (
     Beside,
     beside,
     matching,
     published_for,
     splits,
 )
-from hyperslab.apps.experiment.published_page import published_sheets
-from hyperslab.apps.experiment.record import Attempt, Record, Session
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.apps.experiment.claims import dask_network
+from hyperslab.apps.experiment.design.cells import cells_of, on_machines
+from hyperslab.apps.experiment.design.shipped import find, shipped
+from hyperslab.apps.experiment.pages.published import published_sheets
+from hyperslab.apps.experiment.statistics.intervals import Interval
+from hyperslab.apps.experiment.trials.record import Attempt, Record, Session
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hyperslab.apps.experiment import record as records
-from hyperslab.apps.experiment.record import Session
-from hyperslab.apps.experiment.runner import Experiment, machine
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials import record as records
+from hyperslab.apps.experiment.trials.record import Session
+from hyperslab.apps.experiment.trials.runner import Experiment, machine
 from tests.apps.experiment.specs import TEXT, attempt
 from tests.system.end_to_end.command import call
 

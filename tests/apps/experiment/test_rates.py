@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import scipy  # whose statistics are imported where a test takes them
 
-from hyperslab.apps.experiment.answer import Answer
-from hyperslab.apps.experiment.charts import ratios_svg
+from hyperslab.apps.experiment.answers.answer import Answer
+from hyperslab.apps.experiment.answers.comparison import CellResult
+from hyperslab.apps.experiment.answers.expectation import Expected, sentences
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged
 from hyperslab.apps.experiment.claims.law import Off, far_off, judge_law
-from hyperslab.apps.experiment.comparison import CellResult
-from hyperslab.apps.experiment.design import Cell
-from hyperslab.apps.experiment.expectation import Expected, sentences
-from hyperslab.apps.experiment.expected_page import expected_sheet
-from hyperslab.apps.experiment.intervals import Interval, ratio_interval
-from hyperslab.apps.experiment.model import Place, model_of
-from hyperslab.apps.experiment.rates import interval_of
+from hyperslab.apps.experiment.design.cells import Cell
+from hyperslab.apps.experiment.model.bounds import Place, model_of
+from hyperslab.apps.experiment.model.rates import interval_of
+from hyperslab.apps.experiment.pages.charts import ratios_svg
+from hyperslab.apps.experiment.pages.expected import expected_sheet
+from hyperslab.apps.experiment.statistics.intervals import Interval, ratio_interval
 from hyperslab.storage.probing.records import Measured
 from tests.apps.experiment.specs import attempt
 from tests.apps.experiment.test_model import CURVES, DISK, USE

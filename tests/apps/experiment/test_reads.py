@@ -12,7 +12,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab.apps.experiment.reads import (
+from hyperslab.apps.experiment.programs.reads import (
     PARTS,
     READERS,
     Reads,
@@ -26,7 +26,7 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.storage.accounting import strace
 from tests.system.clusters.required import required
 
-PROGRAM = (sys.executable, "-m", "hyperslab.apps.experiment.programs", "file-reads")
+PROGRAM = (sys.executable, "-m", "hyperslab.apps.experiment.programs.table", "file-reads")
 
 
 def numbers_of(tmp_path: Path, reader: str, opens: str) -> dict[str, float]:

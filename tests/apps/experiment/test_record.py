@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.page import write_experiment_page
-from hyperslab.apps.experiment.record import Record, Session, append, load
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.sheets import sessions_sheet
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.pages.page import write_experiment_page
+from hyperslab.apps.experiment.pages.sheets import sessions_sheet
+from hyperslab.apps.experiment.trials.record import Record, Session, append, load
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.storage.recordfile import load_record, save_record
 from tests.apps.experiment.specs import TEXT, attempt, experiment, record_of

@@ -7,9 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.experiment.record import Attempt, Record, Session
-from hyperslab.apps.experiment.runner import Experiment, Wish, next_trial, starved_by
-from hyperslab.apps.experiment.spec import Starved
+from hyperslab.apps.experiment.design.spec import Starved
+from hyperslab.apps.experiment.trials.load import takers
+from hyperslab.apps.experiment.trials.record import Attempt, Record, Session
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish, next_trial
 from tests.apps.experiment.specs import TEXT, attempt, experiment
 
 SESSION = Session(1, 0.0, {})
@@ -83,7 +84,7 @@ def test_a_failed_trial_that_was_starved_is_tried_once_more_where_that_is_asked_
 
 def test_who_takes_the_processors_is_told() -> None:
     limits = Starved(others=0.1, stolen=0.05)
-    assert starved_by({"others_share": 0.1, "stolen_share": 0.0}, limits) == ""
-    assert starved_by({"others_share": None, "stolen_share": None}, limits) == ""
-    both = starved_by({"others_share": 0.5, "stolen_share": 0.25}, limits)
-    assert both == "other programs took 50 % and other virtual machines took 25 %"
+    assert not list(takers({"others_share": 0.1, "stolen_share": 0.0}, limits))
+    assert not list(takers({"others_share": None, "stolen_share": None}, limits))
+    both = takers({"others_share": 0.5, "stolen_share": 0.25}, limits)
+    assert list(both) == ["other programs took 50 %", "other virtual machines took 25 %"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment, Watcher
-from hyperslab.apps.experiment.running import so_far
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.answers.running import so_far
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment, Watcher
 from hyperslab.cli.trials import answer_lines, watching
 from tests.apps.experiment.specs import experiment, record_of
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.design import Cell
-from hyperslab.apps.experiment.runner import Experiment, Wish, begin
-from hyperslab.apps.experiment.shipped import find, shipped
-from hyperslab.apps.experiment.spec import Spec
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.cells import Cell
+from hyperslab.apps.experiment.design.shipped import find, shipped
+from hyperslab.apps.experiment.design.spec import Spec
+from hyperslab.apps.experiment.trials.runner import Experiment, Wish, begin
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import parse_size

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment.inputs import Inputs
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find, shipped
-from hyperslab.apps.experiment.slips import require_sound
-from hyperslab.apps.experiment.spec import Loaded, load_spec
+from hyperslab.apps.experiment.design.shipped import find, shipped
+from hyperslab.apps.experiment.design.spec import Loaded, load_spec
+from hyperslab.apps.experiment.trials.inputs import Inputs
+from hyperslab.apps.experiment.trials.runner import Experiment
+from hyperslab.apps.experiment.trials.slips import require_sound
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT
 from tests.system.end_to_end.command import call

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.apps.experiment import programs
-from hyperslab.apps.experiment.spark_client import require_right
-from hyperslab.apps.experiment.spark_clients import Clients
-from hyperslab.apps.experiment.spark_work import LEARNING, PAIRS, Rounds, Work, require
+from hyperslab.apps.experiment.programs import table as programs
+from hyperslab.apps.experiment.programs.spark_client import require_right
+from hyperslab.apps.experiment.programs.spark_clients import Clients
+from hyperslab.apps.experiment.programs.spark_work import LEARNING, PAIRS, Rounds, Work, require
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.report.summary import Summary
 from hyperslab.storage.accounting import strace
@@ -23,7 +23,7 @@ from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
 Refused = Callable[..., str]
-PROGRAM = (sys.executable, "-m", "hyperslab.apps.experiment.programs")
+PROGRAM = (sys.executable, "-m", "hyperslab.apps.experiment.programs.table")
 M, R, KEYS = 3, 2, 20
 ANSWERING = """
 while read word; do

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hyperslab.apps.experiment.claims.page import PAPERS
-from hyperslab.apps.experiment.design import cells_of
-from hyperslab.apps.experiment.record import Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.apps.experiment.design.cells import cells_of
+from hyperslab.apps.experiment.design.shipped import find, shipped
+from hyperslab.apps.experiment.trials.record import Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, loaded
 

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hyperslab.apps.experiment.record import Attempt, Session
-from hyperslab.apps.experiment.regression import sign_probability
-from hyperslab.apps.experiment.spreads import (
+from hyperslab.apps.experiment.answers.spreads import (
     Spread,
     Values,
     deviations,
@@ -20,6 +18,8 @@ from hyperslab.apps.experiment.spreads import (
     sentences,
     spreads_of,
 )
+from hyperslab.apps.experiment.statistics.regression import sign_probability
+from hyperslab.apps.experiment.trials.record import Attempt, Session
 from tests.apps.experiment.engines import results
 
 BLOCKS = (4, 16, 64)

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from hyperslab.apps.experiment.comparison import MEASURE, measured, paired
-from hyperslab.apps.experiment.record import Attempt, Session
-from hyperslab.apps.experiment.regression import slope_of
-from hyperslab.apps.experiment.trends import sentences, trends_of
+from hyperslab.apps.experiment.answers.comparison import MEASURE, measured, paired
+from hyperslab.apps.experiment.answers.trends import sentences, trends_of
+from hyperslab.apps.experiment.statistics.regression import slope_of
+from hyperslab.apps.experiment.trials.record import Attempt, Session
 from tests.apps.experiment.engines import results
 
 

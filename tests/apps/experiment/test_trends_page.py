@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import Answer, answer_of
-from hyperslab.apps.experiment.comparison import results_of
-from hyperslab.apps.experiment.phases import CellPhases, Phases
-from hyperslab.apps.experiment.published import published_for
-from hyperslab.apps.experiment.record import Attempt, Record
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.shipped import find
-from hyperslab.apps.experiment.trends_page import numbers_sheet, phases_sheet, trends_sheets
+from hyperslab.apps.experiment.answers.answer import Answer, answer_of
+from hyperslab.apps.experiment.answers.comparison import results_of
+from hyperslab.apps.experiment.answers.phases import CellPhases, Phases
+from hyperslab.apps.experiment.answers.published import published_for
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.pages.trends import numbers_sheet, phases_sheet, trends_sheets
+from hyperslab.apps.experiment.trials.record import Attempt, Record
+from hyperslab.apps.experiment.trials.runner import Experiment
 from tests.apps.experiment.specs import record_of
 
 NAME = "dask-vs-spark/incrementation"

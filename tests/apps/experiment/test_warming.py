@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hyperslab.apps.experiment.answer import answer_of
-from hyperslab.apps.experiment.design import chosen
-from hyperslab.apps.experiment.record import Record, Session, append, load
-from hyperslab.apps.experiment.warming import warm_ups
+from hyperslab.apps.experiment.answers.answer import answer_of
+from hyperslab.apps.experiment.design.cells import chosen
+from hyperslab.apps.experiment.trials.record import Record, Session, append, load
+from hyperslab.apps.experiment.trials.warming import warm_ups
 from tests.apps.experiment.specs import TEXT, attempt, experiment
 
 BOTH = TEXT.replace("[vary]", '[grid]\nengine = ["threads"]\n\n[vary]')

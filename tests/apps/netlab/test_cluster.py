@@ -76,7 +76,14 @@ def program(
     did from before its start until after its end.
     """
     given = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
-    words = ["-m", "hyperslab.apps.experiment.programs", "dask-arrays", workload, "--out", str(out)]
+    words = [
+        "-m",
+        "hyperslab.apps.experiment.programs.table",
+        "dask-arrays",
+        workload,
+        "--out",
+        str(out),
+    ]
     with metered(cluster.lab, cluster.processes) as meter:
         subprocess.run(
             [

@@ -121,7 +121,7 @@ def test_a_link_that_was_changed_during_a_run_is_not_judged_by_its_rate(
 def rounds(cluster: Cluster, out: Path, **params: object) -> tuple[Records, list[str]]:
     """Records of a program that ran in the client's node, and what the terminal shows of links."""
     given = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
-    words = ["-m", "hyperslab.apps.experiment.programs", "dask-arrays", "transpose-sum"]
+    words = ["-m", "hyperslab.apps.experiment.programs.table", "dask-arrays", "transpose-sum"]
     lab = registry.find(cluster.lab.name)
     with metered(lab, cluster.processes) as meter:
         subprocess.run(

@@ -119,7 +119,7 @@ def test_a_shuffle_on_a_metadata_server_is_told_what_to_do(in_memory: Path, tmp_
     required(spark.missing())
     sizes = ("partitions=4", "reducers=4", "keys=30", "rounds=3", "warmups=0")
     given = [word for size in sizes for word in ("--param", size)]
-    program = [sys.executable, "-m", "hyperslab.apps.experiment.programs", "spark-pairs"]
+    program = [sys.executable, "-m", "hyperslab.apps.experiment.programs.table", "spark-pairs"]
     command = [*program, "group-by-worst", "--out", str(tmp_path / "out"), "--workers", "2", *given]
     scratch = in_memory / "scratch"
     scratch.mkdir()

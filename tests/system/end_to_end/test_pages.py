@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.apps.experiment.factors import FACTORS
-from hyperslab.apps.experiment.record import load
+from hyperslab.apps.experiment.design.factors import FACTORS
+from hyperslab.apps.experiment.trials.record import load
 from tests.apps.bids.heads import two_millimetres
 from tests.repetitions import repeats
 from tests.system.clusters import dask, mpi

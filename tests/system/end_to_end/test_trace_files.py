@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.accesses import OPERATIONS, Accesses
-from hyperslab.apps.experiment.process import _numbers
+from hyperslab.apps.experiment.trials.process import _numbers
 from hyperslab.errors import UsageError
 from hyperslab.report.files.page import phases_in
 from hyperslab.storage.accounting.choosing import choose_of_each

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import hyperslab.apps.experiment.gantts
+import hyperslab.apps.experiment.pages.gantts
 import hyperslab.cli.report  # noqa: F401  these keep what a fixture takes away, if it is there
 from hyperslab.arrays import Array
 from hyperslab.driver import submission

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hyperslab.apps.experiment.design import trials_of
-from hyperslab.apps.experiment.record import Attempt, Record, load
-from hyperslab.apps.experiment.shipped import find
+from hyperslab.apps.experiment.design.cells import trials_of
+from hyperslab.apps.experiment.design.shipped import find
+from hyperslab.apps.experiment.trials.record import Attempt, Record, load
 from hyperslab.errors import UsageError
 from hyperslab.report.summary import Summary
 from hyperslab.storage.emulation import program as emulating

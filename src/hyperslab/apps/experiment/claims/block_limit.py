@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hyperslab.apps.experiment.answers.comparison import CellResult
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged
-from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes, show_list
 

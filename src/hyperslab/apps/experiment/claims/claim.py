@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from hyperslab.apps.experiment.answer import Answer
-from hyperslab.apps.experiment.break_even import BY_LENGTH
-from hyperslab.apps.experiment.claims.margins import signs_of, words
-from hyperslab.apps.experiment.comparison import (
+from hyperslab.apps.experiment.answers.answer import Answer
+from hyperslab.apps.experiment.answers.break_even import BY_LENGTH
+from hyperslab.apps.experiment.answers.comparison import (
     MEASURE,
     WITHOUT_START,
     Block,
@@ -26,12 +25,13 @@ from hyperslab.apps.experiment.comparison import (
     measured,
     paired,
 )
-from hyperslab.apps.experiment.design import Key
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import ratio_interval
-from hyperslab.apps.experiment.named import NamedTier
-from hyperslab.apps.experiment.shown import show_interval, show_mean
-from hyperslab.apps.experiment.significance import differs_p, holm, is_told
+from hyperslab.apps.experiment.claims.margins import signs_of, words
+from hyperslab.apps.experiment.design.cells import Key
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.design.named import NamedTier
+from hyperslab.apps.experiment.statistics.intervals import ratio_interval
+from hyperslab.apps.experiment.statistics.shown import show_interval, show_mean
+from hyperslab.apps.experiment.statistics.significance import differs_p, holm, is_told
 from hyperslab.units import show_count, show_list
 
 Outcome = Literal[

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
+from hyperslab.apps.experiment.answers.comparison import CellResult, measured, paired
 from hyperslab.apps.experiment.claims.claim import (
     Contrast,
     Evidence,
@@ -18,12 +19,11 @@ from hyperslab.apps.experiment.claims.claim import (
     rising,
     sign_of,
 )
-from hyperslab.apps.experiment.comparison import CellResult, measured, paired
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import mean_interval, ratio_interval
-from hyperslab.apps.experiment.links_page import dropped_share
-from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.pages.links import dropped_share
+from hyperslab.apps.experiment.statistics.intervals import mean_interval, ratio_interval
+from hyperslab.apps.experiment.statistics.shown import show_interval, show_mean
+from hyperslab.apps.experiment.trials.record import Attempt
 from hyperslab.units import show_bytes, show_list, show_seconds, show_share
 
 TASK_SHARE = 0.48

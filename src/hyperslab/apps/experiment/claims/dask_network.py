@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from hyperslab.apps.experiment.answers.comparison import (
+    MEASURE,
+    CellResult,
+    Comparison,
+    compare,
+)
 from hyperslab.apps.experiment.claims import dask_counted
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
@@ -24,15 +30,9 @@ from hyperslab.apps.experiment.claims.delays import (
     in_proportion,
     more_than_in_proportion,
 )
-from hyperslab.apps.experiment.comparison import (
-    MEASURE,
-    CellResult,
-    Comparison,
-    compare,
-)
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.links import Slow
-from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.design.links import Slow
+from hyperslab.apps.experiment.statistics.shown import show_interval, show_mean
 from hyperslab.network.lab.link import parse_rate
 
 PLACEMENT = "dask-network/placement"

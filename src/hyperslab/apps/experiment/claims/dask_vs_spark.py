@@ -7,7 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hyperslab.apps.experiment.break_even import BY_LENGTH
+from hyperslab.apps.experiment.answers.break_even import BY_LENGTH
+from hyperslab.apps.experiment.answers.comparison import (
+    WITHOUT_START,
+    CellResult,
+    Comparison,
+    Verdict,
+)
+from hyperslab.apps.experiment.answers.phases import CellPhases, Waits
+from hyperslab.apps.experiment.answers.spreads import growing, is_shown
+from hyperslab.apps.experiment.answers.spreads import sentence as spread_sentence
 from hyperslab.apps.experiment.claims import block_limit, growth, not_tried
 from hyperslab.apps.experiment.claims.claim import (
     COMPUTING,
@@ -38,17 +47,8 @@ from hyperslab.apps.experiment.claims.saturation import (
 )
 from hyperslab.apps.experiment.claims.shortness import unless_short
 from hyperslab.apps.experiment.claims.sleeping import unequal_sleep, unless_asleep
-from hyperslab.apps.experiment.comparison import (
-    WITHOUT_START,
-    CellResult,
-    Comparison,
-    Verdict,
-)
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.phases import CellPhases, Waits
-from hyperslab.apps.experiment.shown import show_mean
-from hyperslab.apps.experiment.spreads import growing, is_shown
-from hyperslab.apps.experiment.spreads import sentence as spread_sentence
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.statistics.shown import show_mean
 from hyperslab.engines.facts import facts_of
 
 INCREMENTATION = "dask-vs-spark/incrementation"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from hyperslab.apps.experiment.answers.comparison import MEASURE, CellResult, measured
 from hyperslab.apps.experiment.claims.claim import (
     Contrast,
     Evidence,
@@ -15,9 +16,8 @@ from hyperslab.apps.experiment.claims.claim import (
     signs_of_contrasts,
 )
 from hyperslab.apps.experiment.claims.dask_counted import LIKE
-from hyperslab.apps.experiment.comparison import MEASURE, CellResult, measured
-from hyperslab.apps.experiment.links import Slow
-from hyperslab.apps.experiment.shown import show_mean
+from hyperslab.apps.experiment.design.links import Slow
+from hyperslab.apps.experiment.statistics.shown import show_mean
 from hyperslab.network.lab.spec import NodeSpec
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hyperslab import __version__
-from hyperslab.apps.experiment.begun import Begun
+from hyperslab.apps.experiment.trials.begun import Begun
 from hyperslab.units import show_count, show_list
 
 PACKAGE = "hyperslab "

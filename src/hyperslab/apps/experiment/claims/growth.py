@@ -9,6 +9,14 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Literal
 
+from hyperslab.apps.experiment.answers.comparison import (
+    MEASURE,
+    WITHOUT_START,
+    Block,
+    CellResult,
+    measured,
+    paired,
+)
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
     Contrast,
@@ -17,17 +25,9 @@ from hyperslab.apps.experiment.claims.claim import (
     contrast,
     judged_contrasts,
 )
-from hyperslab.apps.experiment.comparison import (
-    MEASURE,
-    WITHOUT_START,
-    Block,
-    CellResult,
-    measured,
-    paired,
-)
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import ratio_of
-from hyperslab.apps.experiment.shown import show_interval, show_mean
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.statistics.intervals import ratio_of
+from hyperslab.apps.experiment.statistics.shown import show_interval, show_mean
 from hyperslab.units import show_share
 
 LEAST = "spark"

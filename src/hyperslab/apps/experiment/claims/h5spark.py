@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from hyperslab.apps.experiment.answers.comparison import MEASURE, WITHOUT_START
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
     Claim,
@@ -21,8 +22,7 @@ from hyperslab.apps.experiment.claims.claim import (
     show_ratios,
     untestable,
 )
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START
-from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.design.factors import Level
 
 PARTITIONS = "h5spark/partitions"
 STRIPES = "h5spark/stripes"

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 from typing import NamedTuple
 
+from hyperslab.apps.experiment.answers.comparison import WITHOUT_START, CellResult
+from hyperslab.apps.experiment.answers.expectation import Expected
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged, by_signs
-from hyperslab.apps.experiment.comparison import WITHOUT_START, CellResult
-from hyperslab.apps.experiment.expectation import Expected
-from hyperslab.apps.experiment.intervals import Interval
-from hyperslab.apps.experiment.significance import beyond_p, equivalent_p, holm, is_told
+from hyperslab.apps.experiment.statistics.intervals import Interval
+from hyperslab.apps.experiment.statistics.significance import beyond_p, equivalent_p, holm, is_told
 from hyperslab.units import show_count
 
 FAR = 1.25

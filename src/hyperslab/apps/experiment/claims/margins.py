@@ -18,10 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from hyperslab.apps.experiment.answer import show_equivalence
-from hyperslab.apps.experiment.comparison import Comparison, Verdict, as_far_as
-from hyperslab.apps.experiment.shown import is_apart
-from hyperslab.apps.experiment.significance import (
+from hyperslab.apps.experiment.answers.answer import show_equivalence
+from hyperslab.apps.experiment.answers.comparison import Comparison, Verdict, as_far_as
+from hyperslab.apps.experiment.statistics.shown import is_apart
+from hyperslab.apps.experiment.statistics.significance import (
     LEVEL,
     above_p,
     below_p,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hyperslab.apps.experiment.answers.comparison import CellResult
 from hyperslab.apps.experiment.claims.claim import Evidence
-from hyperslab.apps.experiment.comparison import CellResult
-from hyperslab.apps.experiment.design import Trial
-from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.design.cells import Trial
+from hyperslab.apps.experiment.trials.record import Attempt
 from hyperslab.units import show_count, show_list
 
 MOST_REASONS = 3

@@ -19,7 +19,7 @@ from hyperslab.apps.experiment.claims.claim import (
     show_ratios,
 )
 from hyperslab.apps.experiment.claims.shuffled_files import IMAGE, SHARED
-from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.plan.written import parse_size
 
 DISK = "local"

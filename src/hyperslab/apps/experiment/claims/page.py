@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hyperslab.apps.experiment.answer import Answer, answer_of
-from hyperslab.apps.experiment.begun import Begun
+from hyperslab.apps.experiment.answers.answer import Answer, answer_of
 from hyperslab.apps.experiment.claims import (
     dask_network,
     dask_vs_spark,
@@ -23,11 +22,12 @@ from hyperslab.apps.experiment.claims import (
 from hyperslab.apps.experiment.claims.claim import UNTOLD, Claim, Evidence, Judged
 from hyperslab.apps.experiment.claims.earlier import earlier_specs, earlier_versions
 from hyperslab.apps.experiment.claims.missing import left_out_of, not_compared, reasons_of
-from hyperslab.apps.experiment.figures import write_figures
-from hyperslab.apps.experiment.record import Attempt
-from hyperslab.apps.experiment.runner import Experiment
-from hyperslab.apps.experiment.sections import Sheet
-from hyperslab.apps.experiment.significance import spending
+from hyperslab.apps.experiment.pages.figures import write_figures
+from hyperslab.apps.experiment.pages.sections import Sheet
+from hyperslab.apps.experiment.statistics.significance import spending
+from hyperslab.apps.experiment.trials.begun import Begun
+from hyperslab.apps.experiment.trials.record import Attempt
+from hyperslab.apps.experiment.trials.runner import Experiment
 from hyperslab.errors import UsageError, suggest
 from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_bytes, show_count, show_list

@@ -9,7 +9,17 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import fmean
 
-from hyperslab.apps.experiment import phases
+from hyperslab.apps.experiment.answers import phases
+from hyperslab.apps.experiment.answers.comparison import WITHOUT_START, CellResult
+from hyperslab.apps.experiment.answers.compensation import (
+    Traded,
+    numbers,
+    signs_of,
+    traded,
+    why_open,
+)
+from hyperslab.apps.experiment.answers.expectation import Expected
+from hyperslab.apps.experiment.answers.phases import CellPhases, tells_first_reads
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
     Contrast,
@@ -24,20 +34,10 @@ from hyperslab.apps.experiment.claims.claim import (
     ratios_of,
 )
 from hyperslab.apps.experiment.claims.shortness import unless_short
-from hyperslab.apps.experiment.comparison import WITHOUT_START, CellResult
-from hyperslab.apps.experiment.compensation import (
-    Traded,
-    numbers,
-    signs_of,
-    traded,
-    why_open,
-)
-from hyperslab.apps.experiment.expectation import Expected
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.intervals import ratio_interval, ratio_of
-from hyperslab.apps.experiment.phases import CellPhases, tells_first_reads
-from hyperslab.apps.experiment.shown import show_interval
-from hyperslab.apps.experiment.significance import (
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.statistics.intervals import ratio_interval, ratio_of
+from hyperslab.apps.experiment.statistics.shown import show_interval
+from hyperslab.apps.experiment.statistics.significance import (
     beyond_p,
     differs_p,
     equivalent_p,

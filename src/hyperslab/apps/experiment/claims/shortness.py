@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyperslab.apps.experiment.answers.comparison import CellResult
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged
-from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.units import show_list, show_seconds
 
 LONG = 10

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
+from hyperslab.apps.experiment.answers.comparison import CellResult
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged, by_signs
-from hyperslab.apps.experiment.comparison import CellResult
 
 SHARED, IMAGE = "shared", "image:shared"
 "Levels of the factor scratch: plain files on shared storage, and one file on it."

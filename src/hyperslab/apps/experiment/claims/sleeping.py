@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperslab.apps.experiment.asleep import asleep
+from hyperslab.apps.experiment.answers.asleep import asleep
 from hyperslab.apps.experiment.claims.claim import UNTOLD, Evidence, Judged
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
+from hyperslab.apps.experiment.answers.comparison import Verdict
 from hyperslab.apps.experiment.claims import opened_files, shuffled_files
 from hyperslab.apps.experiment.claims.claim import (
     NOT_RUN,
@@ -29,8 +30,7 @@ from hyperslab.apps.experiment.claims.claim import (
 )
 from hyperslab.apps.experiment.claims.opened_files import DISK
 from hyperslab.apps.experiment.claims.shuffled_files import IMAGE, SHARED, WORST
-from hyperslab.apps.experiment.comparison import Verdict
-from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.units import show_count
 
 SCRATCH = "spark-on-lustre/scratch"

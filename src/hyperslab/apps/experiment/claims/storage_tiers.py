@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 from statistics import fmean
 
+from hyperslab.apps.experiment.answers.comparison import WITHOUT_START, Block, Verdict, paired
+from hyperslab.apps.experiment.answers.phases import CellPhases
 from hyperslab.apps.experiment.claims import not_tried, whole_files, write_back
 from hyperslab.apps.experiment.claims.claim import (
     Claim,
@@ -23,10 +25,8 @@ from hyperslab.apps.experiment.claims.claim import (
     untestable,
 )
 from hyperslab.apps.experiment.claims.law import judge_law
-from hyperslab.apps.experiment.comparison import WITHOUT_START, Block, Verdict, paired
-from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.phases import CellPhases
-from hyperslab.apps.experiment.record import Attempt
+from hyperslab.apps.experiment.design.factors import Level
+from hyperslab.apps.experiment.trials.record import Attempt
 
 INCREMENTATION = "storage-tiers/incrementation"
 WRITE_BACK = "storage-tiers/write-back"

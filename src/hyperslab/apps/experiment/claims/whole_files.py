@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hyperslab.apps.experiment.answers.comparison import WITHOUT_START
 from hyperslab.apps.experiment.claims.block_limit import WHOLE_FILES
 from hyperslab.apps.experiment.claims.claim import (
     Evidence,
@@ -17,8 +18,7 @@ from hyperslab.apps.experiment.claims.claim import (
     expecting_without_start,
 )
 from hyperslab.apps.experiment.claims.shortness import LONG
-from hyperslab.apps.experiment.comparison import WITHOUT_START
-from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.units import show_list, show_seconds
 
 POOLS = ("processes", "gnu-parallel")

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from hyperslab.apps.experiment.answers.comparison import MEASURE, WITHOUT_START, CellResult
 from hyperslab.apps.experiment.claims.claim import UNTIL_WRITTEN, Evidence, Judged, expecting
-from hyperslab.apps.experiment.comparison import MEASURE, WITHOUT_START, CellResult
-from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes, show_list, show_seconds, show_share
 

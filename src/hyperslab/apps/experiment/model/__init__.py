@@ -1,0 +1,1 @@
+"""Model: how long a trial takes at least, by what its storage was probed to do."""

@@ -1,0 +1,1 @@
+"""Pages: answers as tables, charts and documents."""

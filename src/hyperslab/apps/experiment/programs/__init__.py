@@ -1,0 +1,1 @@
+"""Programs that trials run beside hyperslab, to compare with."""

@@ -1,0 +1,1 @@
+"""Statistics: intervals, tests and slopes of few replicates, and numbers in words with them."""
