@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hyperslab.plan.failure import Failure
 from hyperslab.report.failures import Failed, likeness
@@ -53,6 +53,12 @@ class Notices:
         """Tell of what another attempt has mended; the result of the run tells of `failures`."""
         left = {likeness(failure) for failure in failures}
         for reason in [reason for reason in self._held if reason not in left]:
+            self._tell(reason)
+
+    def stop(self) -> None:
+        """Tell of all that has failed in a run that stops, in which nothing is tried again."""
+        for reason, held in list(self._held.items()):
+            self._held[reason] = replace(held, will_retry=False)
             self._tell(reason)
 
     def _tell(self, reason: tuple[str, ...]) -> None:

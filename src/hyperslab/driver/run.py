@@ -339,7 +339,7 @@ class Driver(Rounds):
             raise
         except BaseException:
             self.engine.cancel()
-            self.notices.end(())  # there will be no result to tell of them
+            self.notices.stop()  # there will be no result to tell of them
             raise
         finally:
             # before workers end for whom nobody waits, as those of Spark

@@ -287,6 +287,7 @@ def test_a_dead_rank_ends_a_world_whose_launcher_lets_the_others_wait(tmp_path: 
     assert code, said
     assert re.search(r"rank [12] of MPI, process \d+ on \S+, has died, and MPI cannot go on", said)
     assert f"failed: {tmp_path}/in.nii[0:16, 0:16, 5:6]: the worker process" in said
+    assert "tried again" not in said
     again = program(*arguments, "--resume", inside=mpi.started(2))
     assert again.returncode == 0, again.stderr
     assert np.array_equal(load(out / "in.nii"), values)
