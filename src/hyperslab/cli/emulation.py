@@ -147,11 +147,20 @@ def list_(json: Json = False) -> int:
         document.say([{**emulation.as_json(), **_about(emulation, st)} for emulation, st in found])
         return 0
     for emulation, state in found:
-        typer.echo(f"{emulation.directory}: {emulation.kind}, {emulation.settings.words()}")
+        typer.echo(f"{emulation.directory}: {_made_as(emulation)}")
         typer.echo(f"  {_told(emulation, state)}")
     if not found:
         typer.echo("there are no emulated tiers of yours here")
     return 0
+
+
+def _made_as(emulation: Emulation) -> str:
+    """Kind and settings of a tier, as far as they are written down here."""
+    if emulation.kind == registry.UNKNOWN:
+        return (
+            f"not in the records here ({registry.place_of_folder()}), so its settings are not known"
+        )
+    return f"{emulation.kind}, {emulation.settings.words()}"
 
 
 def remove(

@@ -245,6 +245,8 @@ def test_a_tier_without_its_record_is_known_by_its_mount_and_removed_by_name(
     registry.forget(made)
     [emulation] = registry.known()
     assert (emulation.kind, emulation.directory) == ("unknown", str(place))
+    assert status(["tiers", "list"]) == 0
+    assert f"{place}: not in the records here (" in capsys.readouterr().out
     assert status(["tiers", "remove", "--all"]) == 0
     said = capsys.readouterr()
     assert said.out == ""

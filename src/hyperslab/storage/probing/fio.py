@@ -13,6 +13,7 @@ from typing import Any
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.storage.probing import caches
 from hyperslab.storage.probing.bench import COLD, Bench, Setting
+from hyperslab.storage.probing.folder import Folder
 
 PROGRAM = "fio"
 MEASURED = ("read-cold", "write", "write-direct")
@@ -34,14 +35,13 @@ def require() -> None:
 
 def rate(bench: Bench, setting: Setting) -> float:
     """Rate of all clients of a setting, bytes per second: the same requests, to as many files."""
-    inherited = bench.folder.descriptors
-    common = [*_common(bench, setting.request_nbytes, setting.clients), "--fadvise_hint=0"]
+    common = [*_common(setting.request_nbytes, setting.clients), "--fadvise_hint=0"]
     if setting.what == "read-cold":
         for path, _, _ in bench.files:
             _forget(path)
-        jobs = _run([*common, *_reading(bench, setting)], inherited)
+        jobs = _run([*common, *_reading(bench, setting)], bench.folder)
         return sum(_rate_of_requests(job["read"]) for job in jobs)
-    jobs = _run([*common, *_writing(bench, setting)], inherited)
+    jobs = _run([*common, *_writing(bench, setting)], bench.folder)
     return _rate_until_the_end([job["write"] for job in jobs])
 
 
@@ -59,7 +59,7 @@ def latency(bench: Bench, nbytes: int, *, is_direct: bool) -> float:
         *_all_files(bench),
     ]
     hint = "--fadvise_hint=random"
-    [job] = _run([*_common(bench, nbytes, 1), hint, *options], bench.folder.descriptors)
+    [job] = _run([*_common(nbytes, 1), hint, *options], bench.folder)
     return float(job["read"]["lat_ns"]["percentile"]["50.000000"] / 1e9)
 
 
@@ -85,11 +85,10 @@ def _rate_until_the_end(told: Sequence[Mapping[str, Any]]) -> float:
     return float(nbytes / (longest_ms - 0.5) * 1e3)
 
 
-def _common(bench: Bench, request_nbytes: int, clients: int) -> list[str]:
+def _common(request_nbytes: int, clients: int) -> list[str]:
     return [
         PROGRAM,
         "--name=probe",
-        f"--directory={bench.folder.path}",
         f"--bs={request_nbytes}",
         f"--numjobs={clients}",
         "--ioengine=psync",
@@ -129,8 +128,10 @@ def _writing(bench: Bench, setting: Setting) -> list[str]:
     ]
 
 
-def _run(command: Sequence[str], inherited: Sequence[int]) -> list[dict[str, Any]]:
-    """What fio says of each job. Raises HyperslabError where it fails, or does not end."""
+def _run(command: Sequence[str], folder: Folder) -> list[dict[str, Any]]:
+    """What fio says of each job, which it runs in a folder: it would take some names of folders for
+    several. Raises HyperslabError where it fails, or does not end.
+    """
     try:
         done = subprocess.run(
             command,
@@ -138,7 +139,8 @@ def _run(command: Sequence[str], inherited: Sequence[int]) -> list[dict[str, Any
             text=True,
             check=False,
             timeout=_LIMIT_S,
-            pass_fds=inherited,
+            cwd=folder.path,
+            pass_fds=folder.descriptors,
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
