@@ -228,7 +228,7 @@ def capacity(name: str, connect: str) -> tuple[int, int] | None:
     if facts.batch_system and not facts.connects_to:
         raise UsageError(
             f"--connect {connect}: --engine {name} submits its jobs to {facts.batch_system} by"
-            " itself; leave --connect out"
+            " itself: leave out --connect"
         )
     if not facts.connects_to:
         raise UsageError(f"--connect {connect} is for {connecting()}, not for --engine {name}")
