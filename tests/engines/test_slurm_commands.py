@@ -13,7 +13,7 @@ import hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver import manage
 from hyperslab.driver.directory import save_status
-from hyperslab.engines import EngineOptions, jobs_left
+from hyperslab.engines import EngineOptions, capacity, jobs_left
 from hyperslab.engines.batches.launcher import Launched
 from hyperslab.engines.facts import SLURM
 from hyperslab.engines.jobs import JOBS, engine_of
@@ -22,7 +22,7 @@ from hyperslab.engines.slurm.array import Array
 from hyperslab.engines.slurm.commands import Job, Silent
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
-from hyperslab.errors import DamagedRecord, RunStopped, speaking_flags
+from hyperslab.errors import DamagedRecord, RunStopped, UsageError, speaking_flags
 from hyperslab.storage.recordfile import save_record
 from hyperslab.testing import functions
 from tests.system.end_to_end.command import call
@@ -130,6 +130,12 @@ def test_doctor_says_what_slurm_lacks(
     told = capsys.readouterr().out
     (line,) = (line for line in told.splitlines(keepends=True) if line.startswith("engine"))
     assert line.startswith(f"engine     slurm: not here: {said}")
+
+
+def test_there_is_nothing_to_connect_to() -> None:
+    """What Dask takes for its own jobs is not refused as somebody else's engine."""
+    with pytest.raises(UsageError, match="submits its jobs to Slurm by itself: leave out --connect"):
+        capacity("slurm", "slurm")
 
 
 HIDDEN = """#!/bin/sh

@@ -70,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for Ctrl-C.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
+        signal.signal(signal.SIGHUP, _hang_up)
     hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     asked = given
@@ -164,4 +166,10 @@ def _wrong_arguments(error: BaseException) -> str:
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
     """A scheduler's SIGTERM ends a run as Ctrl-C does: with its records written."""
+    raise KeyboardInterrupt
+
+
+def _hang_up(number: int, _frame: FrameType | None) -> None:
+    """So does a terminal that is closed, of which the kernel and a shell may both tell."""
+    signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -224,7 +224,13 @@ def capacity(name: str, connect: str) -> tuple[int, int] | None:
     """(workers, threads) of a cluster that runs already; None when it is to be made, or cannot be
     asked before. Raises UsageError for an engine that connects to none.
     """
-    if not facts_of(name).connects_to:
+    facts = facts_of(name)
+    if facts.batch_system and not facts.connects_to:
+        raise UsageError(
+            f"--connect {connect}: --engine {name} submits its jobs to {facts.batch_system} by"
+            " itself: leave out --connect"
+        )
+    if not facts.connects_to:
         raise UsageError(f"--connect {connect} is for {connecting()}, not for --engine {name}")
     with _loading(name):
         found: tuple[int, int] | None = _class_of(name).capacity(connect)

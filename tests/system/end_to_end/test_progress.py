@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -363,7 +364,15 @@ def test_quiet_on_a_terminal(tmp_path: Path) -> None:
     assert shown_here("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "-q") == ""
 
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """Commands do not ignore the end of a terminal, as what nohup has started does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def counted(tmp_path: Path) -> tuple[object, ...]:
@@ -374,6 +383,7 @@ def counted(tmp_path: Path) -> tuple[object, ...]:
     return ("run", COUNTED, ANATOMICAL, "-o", tmp_path / "out", *params)
 
 
+@pytest.mark.usefixtures("_heard")
 @pytest.mark.parametrize("number", few(SIGNALS[1:], SIGNALS, "Ctrl-C ends a run: test_driver.py"))
 def test_an_interrupted_run_exits_with_130_and_goes_on_later(
     tmp_path: Path, number: signal.Signals
