@@ -55,6 +55,20 @@ def compression_flag(default: str) -> Any:
     )
 
 
+def _named(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """The directory that a flag names. Raises UsageError for one without a name, as that of a
+    variable that is not set: nothing would be staged, and nobody would be told.
+    """
+    assert parameter.name is not None
+    given = context.get_parameter_source(parameter.name)
+    if not value and given is not None and given.name == "COMMANDLINE":
+        raise UsageError(
+            f"{parameter.opts[0]} has no value: give a directory; a variable of the shell may not"
+            " be set"
+        )
+    return value
+
+
 Axis = Annotated[
     int | None, Opt(help="Axis for --sources concatenated; 0 by default.", rich_help_panel=INPUTS)
 ]
@@ -176,6 +190,7 @@ StageIn = Annotated[
     Opt(
         help="Directory on a fast tier, such as /dev/shm, to which input files are copied ahead of"
         " the tasks; scratch: that of --scratch.",
+        callback=_named,
         rich_help_panel=STAGING,
     ),
 ]
@@ -185,6 +200,7 @@ StageOut = Annotated[
         help="Directory on a fast tier to which blocks are written, and from where they go to OUT"
         " behind the tasks; a task is done when they are there and were read back. scratch: that"
         " of --scratch.",
+        callback=_named,
         rich_help_panel=STAGING,
     ),
 ]
@@ -193,6 +209,7 @@ WorkTier = Annotated[
     Opt(
         help="Directory on a fast tier for the scratch directories of commands, {work}; by default"
         " that of --scratch.",
+        callback=_named,
         rich_help_panel=STAGING,
     ),
 ]

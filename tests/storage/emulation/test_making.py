@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,10 +65,12 @@ def test_a_tier_is_made_measured_and_removed(in_memory: Path) -> None:
     assert os.listdir(registry.folder()) == ["lock"]
 
 
-def test_memory_that_is_as_slow_as_its_device_is_told(in_memory: Path) -> None:
+@pytest.mark.parametrize("memory", ["fast_nbytes", "write_back_nbytes"])
+def test_memory_that_is_as_slow_as_its_device_is_told(in_memory: Path, memory: str) -> None:
     """Here the program is given none, whatever it is measured for."""
     with mounted(in_memory, Settings(bandwidth=20 * MB)):
-        fast = Settings(bandwidth=20 * MB, fast_nbytes=4 * MB)
+        asked: dict[str, Any] = {memory: 4 * MB}
+        fast = Settings(bandwidth=20 * MB, **asked)
         told = {one.what: one for one in measuring.measure(in_memory, fast, None)}
     assert told["write to memory"].deviation > making.TOLERANCE
     assert "instead of at least 40.0 MB/s" in told["write to memory"].sentence()

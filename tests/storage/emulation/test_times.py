@@ -46,6 +46,19 @@ def test_every_request_takes_the_latency(in_memory: Path) -> None:
         assert time.perf_counter() - begun > 0.02  # an open and a read
 
 
+@pytest.mark.parametrize("memory", [{}, {"write_back_nbytes": 8 * MB}])
+def test_the_bandwidth_of_a_device_far_away_is_measured(
+    in_memory: Path, memory: dict[str, int]
+) -> None:
+    """By more requests at a time than where it is near; and its memory is no slower for that."""
+    asked = {"bandwidth": 20 * MB, "write_bandwidth": 16 * MB, "latency_s": 0.15, **memory}
+    with tier(in_memory, **asked) as emulation:
+        place = Path(emulation.directory)
+        told = {one.what: one for one in measuring.measure(place, emulation.settings, None)}
+    assert all(one.deviation < 0.1 for one in told.values()), told
+    assert ("write to memory" in told) is bool(memory)
+
+
 def test_a_metadata_server_slows_down_with_its_clients(in_memory: Path) -> None:
     """Each client takes as long as all of them need together: t = clients x operations x cost."""
     with tier(in_memory, metadata_s=COST_S) as emulation:

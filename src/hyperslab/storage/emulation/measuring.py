@@ -1,9 +1,10 @@
 """Measurements of an emulated tier: is it what was asked for?
 
 Streams in threads of this process read and write past the page cache (O_DIRECT), so that nothing
-but the tier is measured; there are so many of them that the tier always has something to do. What a
-client that is alone waits for a processor is this machine's, and not counted. What is off
-nevertheless is measured again, since other programs may have been in the way.
+but the tier is measured; there are so many of them that it always has something to do, however far
+away it is. The latency by which the first answers are late is no part of a bandwidth. What a client
+that is alone waits for a processor is this machine's, and not counted. What is off nevertheless is
+measured again, since other programs may have been in the way.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _OPENS_S = 0.3
 _MOST_OPENS = 400
 _LATENCIES = 20
 "Times the latency that all clients are measured for, as their answers begin one latency late."
+MOST_AWAY = 128
+"Requests that are on their way to a tier that is far away, or from it, at most."
 MOST_CLIENTS = 40
 "Clients that a metadata server is measured with at most."
 FASTER = 2
@@ -87,16 +90,18 @@ def _bandwidths(place: Path, settings: Settings) -> list[Measured]:
     if read_rate is None or write_rate is None:
         return []
     found = []
-    if settings.fast_nbytes:
-        fill = partial(_fill, place / "fast", settings.fast_nbytes, FASTER * write_rate)
+    latency_s = settings.latency_s
+    for nbytes in _of_memory(settings, write_rate):
+        fill = partial(_fill, place / "fast", nbytes, FASTER * write_rate, latency_s)
         found.append(_believed(fill))
     paths = _together(place, settings)
 
     def written() -> Measured:
-        return Measured("write", write_rate, _write(paths, write_rate), "B/s")
+        value = _write(paths, write_rate, latency_s, _heard_late_s(settings, write_rate))
+        return Measured("write", write_rate, value, "B/s")
 
     def read() -> Measured:
-        return Measured("read", read_rate, _read(paths, read_rate), "B/s")
+        return Measured("read", read_rate, _read(paths, read_rate, latency_s), "B/s")
 
     return [*found, _believed(written), _believed(read)]
 
@@ -110,40 +115,79 @@ def _together(place: Path, settings: Settings) -> list[Path]:
         path.touch()
         if lies_anywhere or path.stat().st_ino % settings.targets == 0:
             paths.append(path)
-        if len(paths) == STREAMS * settings.targets_of_a_file:
+        if len(paths) == _streams(settings):
             break
     return paths
 
 
-def _piece(rate: float) -> int:
-    """Bytes of a request: some fifty of them take a second."""
+def _streams(settings: Settings) -> int:
+    """The number of streams of which some have their requests served while others are answered."""
+    latency_s = settings.latency_s
+    rates = [rate for rate in (settings.read_rate, settings.write_rate) if rate is not None]
+    away = max(math.ceil(latency_s * rate / _piece(rate, latency_s)) for rate in rates)
+    return STREAMS * settings.targets_of_a_file + min(away, MOST_AWAY)
+
+
+def _piece(rate: float, latency_s: float) -> int:
+    """Bytes of a request: some fifty of them take a second, or fewer where each takes longer."""
     piece = PIECE_NBYTES
-    while piece > _SMALLEST_PIECE and piece > rate / 50:
+    while piece > _SMALLEST_PIECE and piece > rate * max(1 / 50, latency_s):
         piece //= 2
     return piece
 
 
-def _pieces(rate: float, streams: int) -> int:
+def _pieces(rate: float, latency_s: float, streams: int) -> int:
     """Requests of each stream."""
     nbytes = min(rate * MEASURED_S, LARGEST_NBYTES)
-    return max(4, round(nbytes / _piece(rate) / streams))
+    return max(4, round(nbytes / _piece(rate, latency_s) / streams))
 
 
-def _fill(path: Path, nbytes: int, least: float) -> Measured:
-    """Fill the memory of a tier, and say how fast it took it, bytes per second."""
+def _of_memory(settings: Settings, write_rate: float) -> Iterator[int]:
+    """Bytes that the memory in front of a device has to take faster than the device: all that it
+    holds of what is filled, as the device is measured behind it, and of what is written back some.
+    """
+    if settings.fast_nbytes:
+        yield settings.fast_nbytes
+    elif settings.write_back_nbytes:
+        of_a_target = settings.write_back_nbytes // settings.targets
+        some = min(round(write_rate * MEASURED_S), LARGEST_NBYTES)
+        if of_a_target >= PIECE_NBYTES:  # less is taken in no time that can be told
+            yield min(of_a_target, max(some, PIECE_NBYTES))
+
+
+def _fill(path: Path, nbytes: int, least: float, latency_s: float) -> Measured:
+    """Fill the memory of a tier, and say how fast it took it, bytes per second. All is on the
+    device afterwards that is to go there.
+    """
     data = os.urandom(PIECE_NBYTES)
-    begun = time.perf_counter()
+    starts = range(0, nbytes, PIECE_NBYTES)
+
+    def fill(descriptor: int) -> None:
+        for start in starts:
+            os.pwrite(descriptor, data[: nbytes - start], start)
+
     with path.open("wb", buffering=0) as file:
-        for start in range(0, nbytes, PIECE_NBYTES):
-            file.write(data[: nbytes - start])
-    took = time.perf_counter() - begun
-    return Measured("write to memory", least, nbytes / took, "B/s", is_least=True)
+        took = _at_once([file.fileno()], fill)
+        os.fsync(file.fileno())
+    own_s = _without(took, len(starts) * latency_s)
+    return Measured("write to memory", least, nbytes / own_s, "B/s", is_least=True)
 
 
-def _write(paths: Sequence[Path], rate: float) -> float:
-    """Bytes per second that all streams write together, until all is on the device."""
-    pieces = _pieces(rate, len(paths))
-    data = _aligned(os.urandom(_piece(rate)))
+def _heard_late_s(settings: Settings, write_rate: float) -> float:
+    """Time after which streams hear that all is on the device: a sync is answered a latency later,
+    and it is asked for once the last write has been answered, perhaps ahead of the device.
+    """
+    target_rate = write_rate / settings.targets_of_a_file
+    ahead_s = (settings.write_back_nbytes or 0) / settings.targets / target_rate
+    return settings.latency_s + max(0.0, settings.latency_s - ahead_s)
+
+
+def _write(paths: Sequence[Path], rate: float, latency_s: float, late_s: float) -> float:
+    """Bytes per second that all streams write together, until all is on the device; they hear of
+    that so much later.
+    """
+    pieces = _pieces(rate, latency_s, len(paths))
+    data = _aligned(os.urandom(_piece(rate, latency_s)))
 
     def write(descriptor: int) -> None:
         for number in range(pieces):
@@ -151,23 +195,30 @@ def _write(paths: Sequence[Path], rate: float) -> float:
         os.fsync(descriptor)
 
     with _opened(paths, os.O_WRONLY) as descriptors:
-        took = _at_once(descriptors, write)
+        took = _without(_at_once(descriptors, write), late_s)
     return pieces * len(paths) * len(data) / took
 
 
-def _read(paths: Sequence[Path], rate: float) -> float:
-    pieces = _pieces(rate, len(paths))
-    nbytes = _piece(rate)
+def _read(paths: Sequence[Path], rate: float, latency_s: float) -> float:
+    """Bytes per second that all streams read together."""
+    pieces = _pieces(rate, latency_s, len(paths))
+    nbytes = _piece(rate, latency_s)
+    found: list[int] = []
 
     def read(descriptor: int) -> None:
         buffer = _aligned(bytes(nbytes))
         size = os.fstat(descriptor).st_size
-        for number in range(pieces):
-            os.preadv(descriptor, [buffer], number * nbytes % size)
+        offsets = (number * nbytes % size for number in range(pieces))
+        found.append(sum(os.preadv(descriptor, [buffer], offset) for offset in offsets))
 
     with _opened(paths, os.O_RDONLY) as descriptors:
-        took = _at_once(descriptors, read)
-    return pieces * len(paths) * nbytes / took
+        took = _without(_at_once(descriptors, read), latency_s)
+    return sum(found) / took
+
+
+def _without(took_s: float, latency_s: float) -> float:
+    """Time that something took, without the latency of answers that nothing else was done in."""
+    return max(took_s - latency_s, took_s / 100)
 
 
 def _aligned(data: bytes) -> mmap.mmap:
