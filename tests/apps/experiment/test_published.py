@@ -221,8 +221,13 @@ def _seconds_of(name: str, place: str) -> dict[str, float]:
     told = published_for(name)
     assert told is not None
     (table,) = told.tables
-    times = {str(*table.levels_of(row).values()): row.makespan_s or 0.0 for row in table.rows}
-    return {level.removeprefix(place): taken for level, taken in times.items() if place in level}
+    found = {}
+    for row in table.rows:
+        (level,) = map(str, table.levels_of(row).values())
+        if level.startswith(place):
+            assert row.makespan_s is not None
+            found[level.removeprefix(place)] = row.makespan_s
+    return found
 
 
 def _numbers_of(text: str) -> list[float]:
