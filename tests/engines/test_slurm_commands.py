@@ -134,7 +134,7 @@ def test_doctor_says_what_slurm_lacks(
 
 def test_there_is_nothing_to_connect_to() -> None:
     """What Dask takes for its own jobs is not refused as somebody else's engine."""
-    with pytest.raises(UsageError, match="submits its jobs to Slurm by itself: leave out --connect"):
+    with pytest.raises(UsageError, match="its jobs to Slurm by itself: leave out --connect"):
         capacity("slurm", "slurm")
 
 

@@ -117,7 +117,8 @@ def run(function: str, engine: str) -> Path:
     words = command(function)
     out = words.index("-o") + 1
     words[out] += f"-{engine}"
-    succeed(*words, "--workers", 2, "--engine", engine)
+    workers = () if ENGINES[engine].spread == "none" else ("--workers", 2)
+    succeed(*words, *workers, "--engine", engine)
     return Path(words[out])
 
 
