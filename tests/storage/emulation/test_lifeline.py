@@ -52,7 +52,9 @@ import os
 from hyperslab.storage.emulation import making
 from hyperslab.storage.emulation.settings import Settings
 settings = Settings(metadata_s=1e-3)
-made = making.emulate("metadata", making.Path({str(place)!r}), settings, has_lifeline=True)
+made = making.emulate(
+    "metadata", making.Path({str(place)!r}), settings, tolerance=1e9, has_lifeline=True
+)
 print(made.pid, flush=True)
 input()
 os.kill(os.getpid(), 9)
@@ -79,7 +81,8 @@ os.kill(os.getpid(), 9)
 def test_a_tier_that_is_removed_leaves_no_pipe(tmp_path: Path) -> None:
     place = tmp_path / "tier"
     before = _pipes()
-    emulation = making.emulate("metadata", place, Settings(metadata_s=1e-4), has_lifeline=True)
+    settings = Settings(metadata_s=1e-4)
+    emulation = making.emulate("metadata", place, settings, tolerance=1e9, has_lifeline=True)
     assert len(_pipes() - before) == 1
     removing.remove(emulation)
     assert _pipes() == before

@@ -84,26 +84,6 @@ def test_files_stay_where_they_lie(tmp_path: Path) -> None:
     assert (place / "kept").read_text() == "kept"
 
 
-def test_a_tier_is_removed_by_any_name_of_its_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where its program does not answer any more."""
-    place, link = tmp_path / "tier", tmp_path / "link"
-    place.mkdir()
-    link.symlink_to(tmp_path / "other")
-    (tmp_path / "other").symlink_to("tier")
-    (tmp_path / "loop").symlink_to("loop")
-    monkeypatch.chdir(place)
-    for name in (str(link), ".", "../tier"):
-        emulation = make(link)
-        assert emulation.pid is not None
-        os.kill(emulation.pid, signal.SIGKILL)
-        _await_end(emulation)
-        assert status(["tiers", "remove", name]) == 0
-        assert registry.known() == []
-    assert status(["tiers", "remove", str(tmp_path / "loop")]) == 2
-
-
 def test_files_of_another_directory_are_shown(tmp_path: Path) -> None:
     backing = tmp_path / "real"
     backing.mkdir()

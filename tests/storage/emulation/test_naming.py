@@ -1,18 +1,24 @@
-"""`tiers PATH` says of an emulated tier what it was made to be, and where its files are."""
+"""`tiers PATH` says of an emulated tier what it was made to be, and where its files are; any name
+of its directory leads to it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from hyperslab.storage.emulation import registry
+from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.tiers.looking import look
 from hyperslab.storage.tiers.tier import Tier, share_a_medium
 from hyperslab.storage.tiers.words import kind_words, meaning, medium_words
 from tests.storage.emulation.tiers import mounted, status
+from tests.system.faults.command import await_that
 
 SLOW = Settings(bandwidth=50e6, latency_s=0.001)
 
@@ -66,3 +72,28 @@ def test_the_command_names_it(in_memory: Path, capsys: pytest.CaptureFixture[str
             "throttled",
         ]
         assert "bandwidth 50.0 MB/s" in sentence
+
+
+def _await_end(emulation: Emulation) -> None:
+    await_that("the end of its program", lambda: not registry.is_alive(emulation))
+
+
+def test_a_tier_is_removed_by_any_name_of_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its program does not answer any more."""
+    place, link = tmp_path / "tier", tmp_path / "link"
+    place.mkdir()
+    link.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to("tier")
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(place)
+    for name in (str(link), ".", "../tier"):
+        with mounted(place, SLOW) as emulation:
+            registry.record(emulation)
+            assert emulation.pid is not None
+            os.kill(emulation.pid, signal.SIGKILL)
+            _await_end(emulation)
+            assert status(["tiers", "remove", name]) == 0
+            assert registry.known() == []
+    assert status(["tiers", "remove", str(tmp_path / "loop")]) == 2

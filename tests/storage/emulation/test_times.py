@@ -46,12 +46,16 @@ def test_every_request_takes_the_latency(in_memory: Path) -> None:
         assert time.perf_counter() - begun > 0.02  # an open and a read
 
 
-@pytest.mark.parametrize("memory", [{}, {"write_back_nbytes": 8 * MB}])
+BEFORE_IT = [{"write_back_nbytes": 8 * MB}, {}]
+"Memory in front of a device, and none."
+
+
+@pytest.mark.parametrize("memory", few(BEFORE_IT[:1], BEFORE_IT, "bandwidth that is far away"))
 def test_the_bandwidth_of_a_device_far_away_is_measured(
     in_memory: Path, memory: dict[str, int]
 ) -> None:
     """By more requests at a time than where it is near; and its memory is no slower for that."""
-    asked = {"bandwidth": 20 * MB, "write_bandwidth": 16 * MB, "latency_s": 0.15, **memory}
+    asked = {"bandwidth": 40 * MB, "write_bandwidth": 30 * MB, "latency_s": 0.05, **memory}
     with tier(in_memory, **asked) as emulation:
         place = Path(emulation.directory)
         told = {one.what: one for one in measuring.measure(place, emulation.settings, None)}
