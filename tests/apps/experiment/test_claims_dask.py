@@ -148,6 +148,34 @@ def test_engines_are_not_told_apart_by_what_they_do_around_short_tasks(
     assert any("engine spark takes" in text for text in python.evidence), "what was found is told"
 
 
+def test_an_engine_that_is_faster_by_computing_is_so_in_short_runs_too(tmp_path: Path) -> None:
+    """Spark computes for 15 s with 2.4 s around its tasks, Dask for twice as long: what both do
+    around tasks may take longer or no time at all.
+    """
+    asked = Experiment.of(find(HISTOGRAM).load("quick"), tmp_path)
+    words = "Of histograms in pure Python"
+
+    def said(dask_s: float) -> Judged:
+        def numbers(one: Attempt) -> dict[str, float]:
+            is_spark = one.levels["engine"] == "spark"
+            compute_s, around_s = (15.0, 2.4) if is_spark else (dask_s, 4.0)
+            run_s = (compute_s + around_s) * _drift(one)
+            return {"compute_s": compute_s, "overhead_s": around_s, WITHOUT_START: run_s}
+
+        found = _with_numbers(asked, numbers)
+        (one,) = [told for text, told in found.items() if text.startswith(words)]
+        return one
+
+    found = said(30.0)
+    assert found.outcome == "reproduced"
+    assert "Workers have 2 threads each" in found.evidence[0]
+    assert (
+        "busy for 17.4 s with tasks and all around them, those of the others for 30.0 s"
+        in (found.evidence[1])
+    )
+    assert said(18.5).outcome == "not tested", "it may be faster by what others do around tasks"
+
+
 def test_transfer_grows_by_itself(tmp_path: Path) -> None:
     asked = Experiment.of(find(INCREMENTATION).load("quick"), tmp_path)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from hyperslab.apps.experiment.answers.answer import answer_of
 from hyperslab.apps.experiment.answers.phases import CellPhases, Phases
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged
+from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged
 from hyperslab.apps.experiment.claims.saturation import first_reads, narrowed
 from hyperslab.apps.experiment.design.shipped import find
 from hyperslab.apps.experiment.model.places import Known
@@ -19,6 +20,7 @@ from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.tiers.tier import Tier
 from tests.apps.experiment.specs import record_of
 from tests.apps.experiment.test_claims import (
+    DASK,
     READS,
     outcome,
     outcomes,
@@ -174,6 +176,38 @@ def test_engines_on_idle_storage_need_long_runs(tmp_path: Path) -> None:
     """Of a second in which tasks compute for a second beside a second around them."""
     asked = Experiment.of(find(READS).load("quick"), tmp_path)
     slow = record_of(asked, {"tier idle, engine spark, delay 1.4": varied(2)}, {}, {})
-    assert outcome(outcomes_of(asked, slow), "They do not where storage is idle") == "reproduced"
+    assert outcome(outcomes_of(asked, slow), "where storage is idle") == "reproduced"
     short = saturating(asked, slow)
-    assert outcome(outcomes_of(asked, short), "They do not where storage is idle") == "not tested"
+    assert outcome(outcomes_of(asked, short), "where storage is idle") == "not tested"
+
+
+def test_engines_that_sleep_on_idle_storage_are_alike_by_construction(tmp_path: Path) -> None:
+    """Tasks that sleep for 1.4 s of 1.5 s take as long on every engine, whatever storage does."""
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+
+    def said(busy_s: float) -> str:
+        record = with_numbers(
+            asked,
+            {
+                f"tier idle, engine {name}, delay 1.4": {"busy_s": busy_s, "compute_s": busy_s}
+                for name in ("dask-futures", "spark")
+            },
+        )
+        return outcome(outcomes_of(asked, record), "where storage is idle")
+
+    assert said(32 * 1.5) == "by construction"
+    assert said(32 * 3.0) == "refuted", "they do something else for most of their time"
+
+
+def test_first_reads_on_an_emulated_tier_are_by_construction(tmp_path: Path) -> None:
+    """Its requests wait for those before them, of which first ones find the fewest."""
+    asked = Experiment.of(find(READS).load("quick"), tmp_path)
+    record = saturating(asked, record_of(asked, {}, {}, {}))
+    answer = answer_of(asked, record)
+    trials = [Phases({}, 0.6 * later, 1.0, n) for n, later in enumerate(varied(1), 1)]
+    phases = [CellPhases(result, trials) for result in answer.results]
+    finding = Finding(asked, dataclasses.replace(answer, phases=phases))
+    (found,) = [one for claim, one in judged(PAPERS[DASK], [finding]) if "first r" in claim.text]
+    assert found.outcome == "by construction"
+    assert found.evidence[0].startswith("An emulated tier serves requests one after the other")
+    assert False in found.signs

@@ -197,6 +197,8 @@ class Claim:
     """Whether an emulated tier is asked to be what the claim states, or the claim follows from the
     rate that it is asked for: all that shares a fixed bandwidth takes as long together.
     """
+    by_emulation: str = ""
+    "Sentence on how an emulated tier decides it by the way in which it is made; '' if it does not."
     needs: Sequence[str] = ()
     "Tiers of whose devices it is, so that emulated ones tell nothing."
     tiers: Sequence[str] = ()

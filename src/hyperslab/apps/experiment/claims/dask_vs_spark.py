@@ -4,7 +4,7 @@ Spark for data-intensive neuroimaging pipelines (2019).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hyperslab.apps.experiment.answers.break_even import BY_LENGTH
@@ -12,14 +12,12 @@ from hyperslab.apps.experiment.answers.comparison import (
     WITHOUT_START,
     CellResult,
     Comparison,
-    Verdict,
 )
 from hyperslab.apps.experiment.answers.phases import CellPhases, Waits
 from hyperslab.apps.experiment.answers.spreads import growing, is_shown
 from hyperslab.apps.experiment.answers.spreads import sentence as spread_sentence
 from hyperslab.apps.experiment.claims import block_limit, growth, not_tried
 from hyperslab.apps.experiment.claims.claim import (
-    COMPUTING,
     Claim,
     Contrast,
     Evidence,
@@ -27,9 +25,7 @@ from hyperslab.apps.experiment.claims.claim import (
     Outcome,
     Pair,
     advised,
-    expecting,
     expecting_all,
-    expecting_each,
     expecting_without_start,
     judged_contrasts,
 )
@@ -47,9 +43,9 @@ from hyperslab.apps.experiment.claims.saturation import (
 )
 from hyperslab.apps.experiment.claims.shortness import unless_short
 from hyperslab.apps.experiment.claims.sleeping import unequal_sleep, unless_asleep
+from hyperslab.apps.experiment.claims.threads import locked, python_histograms, speeds_up
 from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.apps.experiment.statistics.shown import show_mean
-from hyperslab.engines.facts import facts_of
 
 INCREMENTATION = "dask-vs-spark/incrementation"
 HISTOGRAM = "dask-vs-spark/histogram"
@@ -57,7 +53,6 @@ READS = "dask-vs-spark/staggered-reads"
 THREADS = "dask-vs-spark/threads"
 BLOCK_LIMIT = "dask-vs-spark/block-limit"
 PARTICIPANTS = "dask-vs-spark/bids"
-PURE_PYTHON = "histogram-python"
 ALIKE_ASLEEP = "How long engines take beside each other is by construction: they sleep as long."
 MORE_OR_FEWER = "What further workers and fewer blocks save of sleeping is by construction."
 
@@ -100,16 +95,6 @@ def _programs(evidence: Evidence) -> Judged:
 
 def _compiled_histograms(evidence: Evidence) -> Judged:
     return unless_short(evidence, _alike(evidence, workload="histogram"))
-
-
-def _python_histograms(evidence: Evidence) -> Judged:
-    """Spark, whose slots are processes, beside engines whose slots are threads."""
-    pairs = [
-        Pair("engine", LEAST, engine, {})
-        for engine in evidence.levels("engine")[1:]
-        if engine != LEAST
-    ]
-    return unless_short(evidence, expecting_without_start(evidence, {"faster"}, pairs))
 
 
 def _workers(evidence: Evidence) -> Judged:
@@ -214,39 +199,6 @@ def _variance(evidence: Evidence) -> Judged:
     return Judged("open", told)
 
 
-def _no_lock(function: str, name: str) -> Claim:
-    """A function that a second thread brings something."""
-
-    def judge(evidence: Evidence) -> Judged:
-        return expecting({"faster"}, list(_second_thread(evidence, function, WITHOUT_START)))
-
-    return Claim(f"A second thread in a worker speeds up {name}.", THREADS, judge, LOCK)
-
-
-def _lock(evidence: Evidence) -> Judged:
-    """Look at pure Python: runs take no less with a second thread, and their tasks take longer."""
-    wanted: Mapping[str, set[Verdict]] = {
-        COMPUTING: {"slower"},
-        WITHOUT_START: {"equivalent", "slower"},
-    }
-    found = [
-        (verdicts, one)
-        for measure, verdicts in wanted.items()
-        for one in _second_thread(evidence, PURE_PYTHON, measure)
-    ]
-    return expecting_each(found)
-
-
-def _second_thread(evidence: Evidence, function: str, measure: str) -> Iterator[Comparison]:
-    """Most threads of a worker beside fewest, on engines whose slots are threads."""
-    threads = sorted(int(level) for level in evidence.levels("threads"))
-    for engine in evidence.levels("engine"):
-        if not facts_of(str(engine)).process_per_slot:
-            yield from evidence.beside(
-                "threads", threads[-1], threads[0], measure, workload=function, engine=engine
-            )
-
-
 def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
     """What follows for whoever chooses an engine, with the evidence."""
     return list(advised(ADVICE, found))
@@ -280,6 +232,11 @@ FILES = (
     " recomputed)"
 )
 IDLE = "no such experiment; its discussion explains equal makespans by saturation"
+IN_TURN = (
+    "An emulated tier serves requests one after the other: of reads that begin at once the first is"
+    " done before the others, and a later read always finds those of the other slots before it."
+    " That first reads take less follows; a file system of several servers may do otherwise."
+)
 LOCK = "no such experiment; its discussion explains Fig. 8b by the lock"
 CLAIMS = (
     Claim(
@@ -289,7 +246,13 @@ CLAIMS = (
         BASELINE,
         is_asked_for=True,
     ),
-    Claim("They do not where storage is idle.", READS, idle, IDLE),
+    Claim(
+        "Spark and Dask do not take as long as each other where storage is idle.",
+        READS,
+        idle,
+        IDLE,
+        tiers=("idle",),
+    ),
     Claim(
         "The gap between Spark and Dask is narrower on a saturated tier.",
         READS,
@@ -334,6 +297,7 @@ CLAIMS = (
         READS,
         first_reads,
         "seen on Gantt charts, no number (Fig. 7)",
+        by_emulation=IN_TURN,
     ),
     Claim(
         "Where bandwidth is saturated, what an engine loses in overhead it gains in transfer, and"
@@ -359,7 +323,7 @@ CLAIMS = (
         " Delayed, 0.78 times on Futures (recomputed)",
     ),
     Claim(
-        "It grows least on Spark and most on Dask Futures.",
+        "Overhead grows least on Spark and most on Dask Futures.",
         INCREMENTATION,
         growth.order,
         SLOPES,
@@ -376,7 +340,7 @@ CLAIMS = (
     Claim(
         "Of histograms in pure Python, by workers of several threads, Spark is faster than Dask.",
         HISTOGRAM,
-        _python_histograms,
+        python_histograms,
         "with 8 workers 1780 s on Bag, 1913 s on Delayed, 743 s on Spark (Fig. 8a; recomputed)",
     ),
     Claim(
@@ -388,12 +352,22 @@ CLAIMS = (
     Claim(
         LOCKED,
         THREADS,
-        _lock,
+        locked,
         LOCK,
     ),
-    _no_lock("hyperslab.apps.experiment.lock:compiled", "NumPy"),
-    _no_lock("hyperslab.apps.experiment.lock:sleep", "a function that sleeps"),
-    _no_lock("hyperslab.apps.experiment.lock:program", "a program on the command line"),
+    Claim(COMPILED, THREADS, speeds_up("hyperslab.apps.experiment.lock:compiled"), LOCK),
+    Claim(
+        "A second thread in a worker speeds up a function that sleeps.",
+        THREADS,
+        speeds_up("hyperslab.apps.experiment.lock:sleep"),
+        LOCK,
+    ),
+    Claim(
+        "A second thread in a worker speeds up a program on the command line.",
+        THREADS,
+        speeds_up("hyperslab.apps.experiment.lock:program"),
+        LOCK,
+    ),
     Claim(
         "Where bandwidth is saturated, putting transfers off costs nothing.",
         READS,
@@ -406,6 +380,7 @@ CLAIMS = (
         READS,
         idle_turns,
         "no such experiment",
+        tiers=("idle",),
     ),
     Claim(
         HANDED,

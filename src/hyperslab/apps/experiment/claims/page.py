@@ -55,6 +55,7 @@ HOW_JUDGED = (
     " of twenty, one may come out so by chance."
 )
 "How claims are judged, on every page."
+ASKED_FOR = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
 BY_A_TEST = (
     "A claim is held by a test where no trial tells it, and tests of this project do, which are"
     " named: they fail where it does not hold."
@@ -173,9 +174,8 @@ def _as_far_as_emulated(claim: Claim, emulated: Sequence[str], found: Judged) ->
             " device, and nothing else of it."
         )
         return found.instead("not tested", why)
-    is_made = claim.is_asked_for and emulated
-    if is_made and found.outcome not in (*UNTOLD, "by construction"):
-        why = "Emulated tiers are asked to be so: it says how much a pipeline feels of it, no more."
+    why = claim.by_emulation or (ASKED_FOR if claim.is_asked_for else "")
+    if why and emulated and found.outcome not in (*UNTOLD, "by construction"):
         return found.instead("by construction", why)
     return found
 

@@ -10,6 +10,7 @@ from itertools import combinations
 from statistics import fmean
 
 from hyperslab.apps.experiment.answers import phases
+from hyperslab.apps.experiment.answers.asleep import sleep_s
 from hyperslab.apps.experiment.answers.comparison import WITHOUT_START, CellResult
 from hyperslab.apps.experiment.answers.compensation import (
     Traded,
@@ -34,6 +35,7 @@ from hyperslab.apps.experiment.claims.claim import (
     ratios_of,
 )
 from hyperslab.apps.experiment.claims.shortness import unless_short
+from hyperslab.apps.experiment.claims.sleeping import unless_asleep
 from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.apps.experiment.statistics.intervals import ratio_interval, ratio_of
 from hyperslab.apps.experiment.statistics.shown import show_interval
@@ -47,6 +49,10 @@ from hyperslab.apps.experiment.statistics.significance import (
 from hyperslab.units import show_seconds, show_share
 
 SPARK = "spark"
+LONG_BY_SLEEP = (
+    "They sleep for so long that what engines do around them is a tenth of it at most: that engines"
+    " take as long as each other is by construction, and shorter tasks tell them apart."
+)
 DASK = "dask-futures"
 "Engine of Dask whose tasks are like Spark's: one for each block."
 
@@ -96,11 +102,14 @@ def _unbound(evidence: Evidence, engines: Sequence[Level]) -> Iterator[str]:
 
 
 def idle(evidence: Evidence) -> Judged:
-    """Judge by the longest tasks that there are, which wait for nothing."""
+    """Judge by the longest tasks that there are, which wait for nothing. Where sleep alone makes
+    them long, engines are alike by that, and it is no sign of what storage does.
+    """
     longest = max(evidence.levels("delay"), key=float)
     pairs = engines_beside((DASK, SPARK), tier="idle", delay=longest)
     found = expecting_without_start(evidence, {"slower", "faster"}, pairs)
-    return unless_short(evidence, found)
+    slept = [one for one in evidence.asked.values() if one.done]
+    return unless_short(evidence, unless_asleep(evidence, found, LONG_BY_SLEEP, slept))
 
 
 def narrowing(evidence: Evidence) -> Judged:
@@ -113,10 +122,16 @@ def narrowing(evidence: Evidence) -> Judged:
     here, there = (ratio_interval(gap, [1.0] * len(gap)) for gap in (near, far))
     told = (
         f"Without the start of engines, Spark takes {show_interval(there)} as long as Dask on the"
-        f" idle tier, {show_interval(here)} on the saturated one."
+        f" idle tier, {show_interval(here)} on the saturated one{_of_tasks(evidence)}."
     )
     judged = narrowed(told, list(map(math.log, far)), list(map(math.log, near)))
     return where_storage_binds(evidence, (DASK, SPARK), judged)
+
+
+def _of_tasks(evidence: Evidence) -> str:
+    """Sleep of the tasks of the baseline, in words, as gaps depend on it."""
+    slept_s = sleep_s(evidence.baseline)
+    return f", by tasks that sleep for {show_seconds(slept_s)} each" if slept_s else ""
 
 
 def narrowed(told: str, far: Sequence[float], near: Sequence[float]) -> Judged:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from hyperslab.apps.experiment.answers.comparison import CellResult
 from hyperslab.apps.experiment.claims.claim import Evidence, Judged
+from hyperslab.apps.experiment.design.factors import Level
 from hyperslab.units import show_list, show_seconds
 
 LONG = 10
@@ -27,6 +28,26 @@ def unless_short(evidence: Evidence, found: Judged) -> Judged:
         f" seconds in longer runs, too; tasks have to compute for {LONG} times as long to tell."
     )
     return found.instead("not tested", why)
+
+
+def faster_by_computing(evidence: Evidence, engine: Level) -> str:
+    """Sentence on an engine of which all that it does takes less than the computing alone of any
+    other one that was asked for, beyond the margin: nothing around tasks makes it faster, and short
+    trials tell that it is. '' where that is not so.
+    """
+    done = {one.cell.levels["engine"]: one for one in evidence.asked.values() if one.done}
+    own = done.pop(engine, None)
+    others_s = [one.mean("compute_s") for one in done.values()]
+    if own is None or not others_s:
+        return ""
+    whole_s = own.mean("compute_s") + own.mean("overhead_s")
+    if whole_s * (1 + evidence.margin) >= min(others_s):
+        return ""
+    return (
+        f"Slots of {engine} are busy for {show_seconds(whole_s)} with tasks and all around them,"
+        f" those of the others for {show_seconds(min(others_s))} at least with computing alone:"
+        " that it is faster does not depend on the length of tasks."
+    )
 
 
 def _short(evidence: Evidence) -> Iterator[str]:

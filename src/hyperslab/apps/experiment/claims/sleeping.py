@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hyperslab.apps.experiment.answers.asleep import asleep
+from hyperslab.apps.experiment.answers.comparison import CellResult
 from hyperslab.apps.experiment.claims.claim import UNTOLD, Evidence, Judged
 
 
@@ -20,11 +21,13 @@ def unequal_sleep(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def unless_asleep(evidence: Evidence, found: Judged, why: str) -> Judged:
+def unless_asleep(
+    evidence: Evidence, found: Judged, why: str, results: Sequence[CellResult] | None = None
+) -> Judged:
     """What was found, unless tasks tell it that do little but sleep, whichever way it points; `why`
-    says what follows from sleep.
+    says what follows from sleep. Tasks are those of the baseline, or of the first of `results`.
     """
-    told = list(asleep(evidence.answer.results))
+    told = list(asleep(evidence.answer.results if results is None else results))
     if not told or found.outcome in UNTOLD:
         return found
     return found.instead("by construction", f"{told[0]} {why}")
