@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.probing.space import require_directory
 from tests.storage.emulation.tiers import mounted, require_program, status
+from tests.storage.scratch.stage import small_disk
 from tests.system.faults.command import await_that
 
 MB = 1_000_000
@@ -104,15 +104,6 @@ def test_a_tier_that_is_not_what_was_asked_for_is_removed(
         making.emulate("throttled", place, Settings(bandwidth=1e12))
     assert not place.exists()
     assert registry.known() == []
-
-
-@contextmanager
-def small_disk(place: Path, options: str) -> Iterator[None]:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "small", place], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 @needs_root
@@ -245,7 +236,7 @@ def test_a_program_that_does_not_answer_is_said_and_removed_by_force_alone(
     place = tmp_path / "tier"
     emulation = make(place)
     assert emulation.pid is not None
-    os.kill(emulation.pid, signal.SIGSTOP)
+    _stop(emulation.pid)
     monkeypatch.setattr(registry, "ANSWER_LIMIT_S", 0.1)
     assert status(["tiers", "list"]) == 0
     assert f"silent: its program does not answer; 'hyperslab tiers remove --force {place}'" in (
@@ -256,6 +247,17 @@ def test_a_program_that_does_not_answer_is_said_and_removed_by_force_alone(
     removing.remove(emulation, by_force=True)
     assert not place.exists()
     assert not registry.is_alive(emulation)
+
+
+def _stop(pid: int) -> None:
+    """Stop a process, and wait until none of its threads answers any more."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def is_stopped() -> bool:
+        told = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+        return {text.rpartition(")")[2].split()[0] for text in told} == {"T"}
+
+    await_that("its stop", is_stopped)
 
 
 def test_a_tier_in_use_is_removed_by_force_alone(tmp_path: Path) -> None:
