@@ -101,8 +101,8 @@ def _gain(size: Level, rate: str, through: CellResult) -> Gain:
     overlapping_s = min(writing_s, beside_s)
     share = overlapping_s / makespan_s
     told = (
-        f"Of {size} it can save about {show_share(share)} at most until all is on storage: writing takes"
-        f" {show_seconds(writing_s)} at {rate}/s, of {show_seconds(makespan_s)}, and"
+        f"Of {size} it can save about {show_share(share)} at most until all is on storage: writing"
+        f" takes {show_seconds(writing_s)} at {rate}/s, of {show_seconds(makespan_s)}, and"
         f" {show_seconds(overlapping_s)} of it can overlap with what else is done."
     )
     tasks_s = through.mean(UNTIL_WRITTEN)
