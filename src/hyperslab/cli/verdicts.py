@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.apps.experiment.answers import kept, looks
-from hyperslab.apps.experiment.answers.kept import Head
+from hyperslab.apps.experiment.answers import looks
+from hyperslab.apps.experiment.claims import kept
+from hyperslab.apps.experiment.claims.kept import Head
 from hyperslab.apps.experiment.claims.page import Paper, findings_of, paper_of, write_verdicts
 from hyperslab.apps.experiment.design.named import with_real
 from hyperslab.apps.experiment.design.shipped import find

@@ -69,18 +69,22 @@ def test_time_off_the_processor_may_be_less_than_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("pool_s", "by", "expected"),
+    ("pool_s", "by", "is_real", "expected"),
     [
-        (1.0, 3.0, "not tested"),
-        (30.0, 1.14, "reproduced"),
-        (30.0, 1.0, "refuted"),
+        (1.0, 3.0, True, "not tested"),
+        (30.0, 1.14, True, "reproduced"),
+        (30.0, 1.0, True, "refuted"),
+        (30.0, 1.0, False, "by construction"),
     ],
 )
 def test_whole_files_need_runs_that_are_long(
-    pool_s: float, by: float, expected: str, tmp_path: Path
+    pool_s: float, by: float, is_real: bool, expected: str, tmp_path: Path
 ) -> None:
-    """Of two seconds that Spark takes in memory nothing follows for files."""
-    asked = Experiment.of(find(TIERS).load("quick"), tmp_path)
+    """Of two seconds that Spark takes in memory nothing follows for files, nor of emulated tiers,
+    for whose rate all have to wait.
+    """
+    real = [f"isilon={tmp_path}"] if is_real else []
+    asked = Experiment.of(find(TIERS).load("quick", (), real), tmp_path)
     seconds = {}
     for one in trials_of(asked.loaded.spec):
         levels = one.cell.levels

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from hyperslab.apps.experiment.answers.comparison import WITHOUT_START
 from hyperslab.apps.experiment.claims.block_limit import WHOLE_FILES
 from hyperslab.apps.experiment.claims.claim import (
+    UNTOLD,
     Evidence,
     Judged,
     Pair,
@@ -23,6 +24,10 @@ from hyperslab.units import show_list, show_seconds
 
 POOLS = ("processes", "gnu-parallel")
 "Pools of processes: ours, and that of the paper."
+LONG_BY_RATE = (
+    "Pools run for long on emulated tiers alone, whose rates are asked for, and everybody who reads"
+    " the same bytes there waits as long."
+)
 MEMORY = "dram"
 "Fastest tier."
 
@@ -41,14 +46,26 @@ def judge(evidence: Evidence) -> Judged:
     long = [pair for pair, is_long in zip(pairs, are_long, strict=True) if is_long]
     short = [pair for pair, is_long in zip(pairs, are_long, strict=True) if not is_long]
     if not short:
-        return expecting_without_start(evidence, {"slower"}, long)
+        return _of_long(evidence, long)
     if long:
-        found = expecting_without_start(evidence, {"slower"}, long)
+        found = _of_long(evidence, long)
         return found.beside([f"Not judged: {_tiers(short)}. {_why(around_s)}"])
     found = expecting_without_start(evidence, {"slower"}, pairs)
     if found.outcome == "not tested":
         return found
     return found.instead("not tested", f"Too short. {_why(around_s)}")
+
+
+def _of_long(evidence: Evidence, long: Sequence[Pair]) -> Judged:
+    """What comes of pools that run for long. Where these all do so on emulated tiers, it follows
+    from the rates of those, for which whole files have to wait as well.
+    """
+    found = expecting_without_start(evidence, {"slower"}, long)
+    cells = [evidence.cell(engine=pair.reference, **pair.others) for pair in long]
+    are_made = all(one is not None and one.cell.emulated for one in cells)
+    if found.outcome in UNTOLD or not are_made:
+        return found
+    return found.instead("by construction", LONG_BY_RATE)
 
 
 def _run_s(evidence: Evidence, **levels: Level) -> float:

@@ -101,14 +101,14 @@ def _gain(size: Level, rate: str, through: CellResult) -> Gain:
     overlapping_s = min(writing_s, beside_s)
     share = overlapping_s / makespan_s
     told = (
-        f"Of {size} it can save {show_share(share)} at most until all is on storage: writing takes"
-        f" {show_seconds(writing_s)} at {rate}/s, of {show_seconds(makespan_s)}, and"
+        f"Of {size} it can save about {show_share(share)} at most until all is on storage: writing"
+        f" takes {show_seconds(writing_s)} at {rate}/s, of {show_seconds(makespan_s)}, and"
         f" {show_seconds(overlapping_s)} of it can overlap with what else is done."
     )
     tasks_s = through.mean(UNTIL_WRITTEN)
     if tasks_s:
         most = show_share(min(1.0, writing_s / tasks_s))
-        told = f"{told} Until the last write into memory it can save {most} at most."
+        told = f"{told} Until the last write into memory it can save about {most} at most."
     return Gain(share, told)
 
 
