@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 import hyperslab
-from hyperslab.driver import probed as at_end
-from hyperslab.driver.probed import look_up, one_on_each_mount, probe_of
+from hyperslab.driver.probed import look_up, probe_of
 from hyperslab.report.circumstances import circumstances
-from hyperslab.storage.mounts import Mount
 from hyperslab.storage.probing.description import Machine, add
 from hyperslab.trace import Trace
 from tests.storage.probing.made import probed
@@ -93,14 +91,6 @@ def in_memory() -> Iterator[Path]:
         pytest.skip("there is no tmpfs at /dev/shm: mount one")
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hyperslab-test-") as folder:
         yield Path(folder)
-
-
-def test_files_are_told_apart_by_mounts_and_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [Mount(1, 0, "8:0", "/", point, "ext4", "/dev/sda", ()) for point in ("/", "/data")]
-    monkeypatch.setattr(at_end, "mounts", lambda: points)
-    first = ["/data/a/1", "/other/1", "s3://one/a/1", "s3://two/1"]
-    more = ["/data/b/2", "/2", "s3://one/b/2", "s3://two/2"]
-    assert one_on_each_mount([*first, *more]) == first
 
 
 def test_an_old_probe_says_that_it_is_old(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.storage.mounts import Mount, mount_of, mounts, nearest
+from hyperslab.storage import mounts as table_of_mounts
+from hyperslab.storage.mounts import Mount, mount_of, mounts, nearest, one_on_each_mount
 from hyperslab.storage.tiers.file_systems import (
     NETWORK_FILE_SYSTEMS,
     kind_without_disk,
@@ -132,3 +133,11 @@ def test_findmnt_says_the_same(tmp_path: Path) -> None:
         assert mount is not None
         assert (mount.mount_point, mount.file_system) == (last["target"], last["fstype"])
         assert mount.device == last["maj:min"].strip()
+
+
+def test_files_are_told_apart_by_mounts_and_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [Mount(1, 0, "8:0", "/", point, "ext4", "/dev/sda", ()) for point in ("/", "/data")]
+    monkeypatch.setattr(table_of_mounts, "mounts", lambda: points)
+    first = ["/data/a/1", "/other/1", "s3://one/a/1", "s3://two/1"]
+    more = ["/data/b/2", "/2", "s3://one/b/2", "s3://two/2"]
+    assert one_on_each_mount([*first, *more]) == first

@@ -7,16 +7,14 @@ taken.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.pipeline import PRIMARY
-from hyperslab.storage.mounts import mounts
+from hyperslab.storage.mounts import one_on_each_mount
 from hyperslab.storage.probing.place import default_path
 from hyperslab.storage.tiers.looking import look
 from hyperslab.trace import Trace
@@ -43,29 +41,6 @@ def used_storage(plan: Plan, out: Path) -> dict[str, Any]:
     if elsewhere:
         read["others"] = list(elsewhere.values())
     return {"read": read, "write": _place(str(out.absolute()))}
-
-
-def one_on_each_mount(urls: Sequence[str]) -> list[str]:
-    """The first of these on each file system, and in each store, by their names alone: no other
-    question is asked of a storage that may be slow to answer.
-    """
-    points: set[str] = set()
-    with suppress(OSError):  # there is no such table
-        points = {mount.mount_point for mount in mounts()}
-    known: dict[str, str] = {}
-
-    def top_of(folder: str) -> str:
-        """The mount point, or the store, of a folder."""
-        if folder not in known:
-            above = os.path.dirname(folder)
-            is_top = folder in points or above in ("", folder) or above.endswith(("//", ":"))
-            known[folder] = folder if is_top else top_of(above)
-        return known[folder]
-
-    found: dict[str, str] = {}
-    for url in urls:
-        found.setdefault(top_of(os.path.dirname(url)), url)
-    return list(found.values())
 
 
 def _place(path: str) -> dict[str, Any]:

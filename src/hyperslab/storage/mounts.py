@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,3 +161,26 @@ def file_system(path: str) -> str:
     if mount is None:
         return ""
     return mount.file_system
+
+
+def one_on_each_mount(urls: Sequence[str]) -> list[str]:
+    """The first of these on each file system, and in each store, by their names alone: no other
+    question is asked of a storage that may be slow to answer.
+    """
+    points: set[str] = set()
+    with suppress(OSError):  # there is no such table
+        points = {mount.mount_point for mount in mounts()}
+    known: dict[str, str] = {}
+
+    def top_of(folder: str) -> str:
+        """The mount point, or the store, of a folder."""
+        if folder not in known:
+            above = os.path.dirname(folder)
+            is_top = folder in points or above in ("", folder) or above.endswith(("//", ":"))
+            known[folder] = folder if is_top else top_of(above)
+        return known[folder]
+
+    found: dict[str, str] = {}
+    for url in urls:
+        found.setdefault(top_of(os.path.dirname(url)), url)
+    return list(found.values())
