@@ -2,7 +2,8 @@
 and in memory.
 
     python -m benchmarks.bench_scratch [--tasks 50] [--metadata 300us] [--repeats 3]
-                                       [--also loop several] [--without-raw]
+                                       [--also loop several] [--without-raw] [--clients 1]
+                                       [--processors 1]
 
 The storage is an emulated tier on which operations on names take their time one after the other.
 M map tasks hold every key of R reducers, which is the worst case: Spark makes M x R files and opens
@@ -10,13 +11,15 @@ M map tasks hold every key of R reducers, which is the worst case: Spark makes M
 Sparks of a user without rights take turns, whose files are: on the tier as it is; in scratch on the
 tier, by a user namespace; and in memory. `--also` adds one of root, whose files are on a loop
 device over an image on the tier, and one whose files are in two directories, in memory and on the
-tier; `--without-raw` leaves out the one on the tier as it is, whose turns take longest. Each has a
-turn that does not count; the ratio is that of medians.
+tier; `--without-raw` leaves out the one on the tier as it is, whose turns take longest. With
+`--clients` so many Sparks shuffle at a time, until the last of them is done; with `--processors`
+all is done on so many. Each has a turn that does not count; the ratio is that of medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import subprocess
@@ -24,6 +27,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from benchmarks.emulated import MEMORY, emulated
@@ -52,7 +56,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--also", nargs="+", choices=_MORE, default=[])
     parser.add_argument("--without-raw", action="store_true")
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--processors", type=int)
     arguments = parser.parse_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.processors])
     usual = [name for name in _PLACES if not (name == RAW and arguments.without_raw)]
     places = (*usual, *(_MORE[name] for name in arguments.also))
     gates = Gates()
@@ -60,20 +67,25 @@ def main() -> None:
     with emulated("metadata", settings) as tier:
         tier.parent.chmod(0o755)  # nobody is to get there
         for tasks in arguments.tasks:
-            _compare(tier, places, tasks, arguments.repeats, gates)
+            _compare(tier, places, tasks, arguments, gates)
     gates.close()
 
 
-def _compare(tier: Path, places: Sequence[str], tasks: int, repeats: int, gates: Gates) -> None:
+def _compare(
+    tier: Path, places: Sequence[str], tasks: int, given: argparse.Namespace, gates: Gates
+) -> None:
     taken: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        sparks = {name: stack.enter_context(_spark(name, tier, tasks)) for name in places}
-        for spark in sparks.values():
+        sparks = {
+            name: [stack.enter_context(_spark(name, tier, tasks)) for _ in range(given.clients)]
+            for name in places
+        }
+        for spark in chain.from_iterable(sparks.values()):
             _require_ready(spark)
-        for turn in range(repeats + 1):
-            for name, spark in sparks.items():
+        for turn in range(given.repeats + 1):
+            for name, clients in sparks.items():
                 before = _operations(tier)
-                seconds = _turn(spark)
+                seconds = _turn(clients)
                 if turn:
                     taken.setdefault(name, []).append(seconds)
                 else:
@@ -81,9 +93,9 @@ def _compare(tier: Path, places: Sequence[str], tasks: int, repeats: int, gates:
                     print(f"{name}: {served} operations on names of the tier", flush=True)
     medians = {name: statistics.median(each) for name, each in taken.items()}
     shown = ", ".join(f"{name} {show_seconds(median)}" for name, median in medians.items())
-    print(f"M = R = {tasks}, {repeats} turns: {shown}", flush=True)
+    what = f"shuffle of M = R = {tasks}, {given.clients} clients"
+    print(f"{what}, {given.repeats} turns: {shown}", flush=True)
     memory = medians[IN_MEMORY]
-    what = f"shuffle of M = R = {tasks}"
     if RAW in medians:
         gates.at_least(f"{what}, {RAW} / {IN_MEMORY}", medians[RAW] / memory, LEAST_SLOWDOWN)
     gates.at_most(f"{what}, {SCRATCH} / {IN_MEMORY}", medians[SCRATCH] / memory, MOST_SLOWDOWN)
@@ -155,12 +167,18 @@ def _require_ready(spark: subprocess.Popen[str]) -> None:
         raise SystemExit(f"Spark did not start: {said.splitlines()[-1]}")
 
 
-def _turn(spark: subprocess.Popen[str]) -> float:
-    """Seconds that a shuffle takes."""
-    assert spark.stdin is not None
+def _turn(clients: Sequence[subprocess.Popen[str]]) -> float:
+    """Seconds that a shuffle takes, of each at the same time: those of the last one."""
+    for spark in clients:
+        assert spark.stdin is not None
+        spark.stdin.write("\n")
+        spark.stdin.flush()
+    return max(_seconds(spark) for spark in clients)
+
+
+def _seconds(spark: subprocess.Popen[str]) -> float:
+    """Seconds that a Spark says that it has taken."""
     assert spark.stdout is not None
-    spark.stdin.write("\n")
-    spark.stdin.flush()
     return float(spark.stdout.readline())
 
 
