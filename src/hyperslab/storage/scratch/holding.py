@@ -45,9 +45,9 @@ def wish_for_run(text: str, nbytes: int | None) -> Wish:
     if text == AUTO:
         text = _chosen_for(needed, temporary)
     if text == TMPFS:
-        return Wish(MEMORY, needed, TMPFS)
+        return Wish(MEMORY, _ceiling_in_memory(needed), TMPFS)
     if text.startswith(IMAGE):
-        return Wish(Path(text.removeprefix(IMAGE)), fallback=temporary)
+        return Wish(Path(_named_behind(text)), fallback=temporary)
     if not Path(text).is_dir():
         raise UsageError(f"--scratch {text}: {_why_none(text)}; give {_FORMS}")
     return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
@@ -71,6 +71,25 @@ def _why_none(text: str) -> str:
     return "there is no such directory"
 
 
+def _named_behind(text: str) -> str:
+    """The directory that `image:` names. Raises UsageError where it names none, as with a variable
+    of a shell that is empty: that is not the working directory.
+    """
+    folder = text.removeprefix(IMAGE)
+    if not folder:
+        raise UsageError(f"--scratch {text} names no directory; give {_FORMS}")
+    return folder
+
+
+def _ceiling_in_memory(needed: int | None) -> int | None:
+    """Room in memory, where nothing goes on elsewhere: no less than is free to use, as functions
+    may leave more there than engines are known to. None: half of what is free.
+    """
+    if needed is None or not MEMORY.is_dir():
+        return needed
+    return max(needed, sizing.usual_nbytes(str(MEMORY)))
+
+
 def _chosen_for(needed: int | None, temporary: Path) -> str:
     """Memory, if half of what is available there is known to be enough."""
     otherwise = f"{IMAGE}{temporary}"
@@ -83,16 +102,19 @@ def _chosen_for(needed: int | None, temporary: Path) -> str:
 
 def wherever(text: str) -> str:
     """What `--scratch` asks for, in words that mean the same in every folder. A variable at the
-    beginning is that of the host on which scratch is made.
+    beginning is that of the host on which scratch is made. Raises UsageError.
     """
     if text in (AUTO, TMPFS):
         return text
-    folder = text.removeprefix(IMAGE)
-    if not folder.startswith("$"):
-        folder = os.path.abspath(folder)
     if text.startswith(IMAGE):
-        return f"{IMAGE}{folder}"
-    return folder
+        return f"{IMAGE}{_in_every_folder(_named_behind(text))}"
+    return _in_every_folder(text)
+
+
+def _in_every_folder(folder: str) -> str:
+    if folder.startswith("$"):
+        return folder
+    return os.path.abspath(folder)
 
 
 @contextmanager
