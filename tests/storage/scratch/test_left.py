@@ -1,8 +1,11 @@
-"""Scratch of which something stays keeps nobody from going on, and hides no other reason."""
+"""Scratch of which something stays, or does not answer, keeps nobody from going on, and hides no
+other reason.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from hyperslab.apps.scratch import wish_of
-from hyperslab.storage.scratch import making, program, registry, removing, ways
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.scratch import making, program, registry, removing, sizing, ways
 from hyperslab.storage.scratch.making import Wish, create
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import DIRECTORY, FUSE, NAMESPACE, Scratch
 from hyperslab.storage.scratch.removing import ScratchLeft
-from tests.storage.scratch.stage import SIZE
+from tests.storage.emulation.tiers import mounted
+from tests.storage.scratch.stage import SIZE, made
 from tests.system.end_to_end.command import call
 
 Make = Callable[[Scratch], Scratch]
@@ -143,3 +148,21 @@ def test_storages_that_do_not_answer_are_waited_for_together(
         assert removing.sweep() == []
     assert waited == [removing._LEAST_END_S] * 3
     assert len(removing.sweep()) == 3
+
+
+def test_what_does_not_answer_is_listed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is waited for once."""
+    place = tmp_path / "tier"
+    place.mkdir()
+    with mounted(place, Settings()) as emulation:
+        kept = [made(place, way="directory", is_kept=True) for _ in range(3)]
+        assert emulation.pid is not None
+        os.kill(emulation.pid, signal.SIGSTOP)
+        try:
+            monkeypatch.setattr(sizing, "ANSWER_S", 0.2)
+            listed = call("scratch", "list").out
+        finally:
+            os.kill(emulation.pid, signal.SIGCONT)
+        assert listed.count("it does not answer") == len(kept)
+        for scratch in kept:
+            removing.remove(scratch)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
+from hyperslab.machine.within import within
 from hyperslab.machine.words import unset_in
 from hyperslab.storage.scratch import program, registry, sizing
 from hyperslab.storage.scratch.making import AUTO, Wish, create
@@ -26,6 +27,7 @@ VARIABLES = ("TMPDIR", "SPARK_LOCAL_DIRS", "DASK_TEMPORARY_DIRECTORY")
 """Variables by which programs are told where temporary files go: POSIX's own; Spark's, which goes
 before spark.local.dir; Dask's, for what workers spill.
 """
+_FLAG = "--scratch"
 IMAGE = "image:"
 "What goes before a directory in which scratch is to be one file."
 _FORMS = f"auto, tmpfs, {IMAGE}DIR, or a directory"
@@ -47,10 +49,10 @@ def wish_for_run(text: str, nbytes: int | None) -> Wish:
     if text == TMPFS:
         return Wish(MEMORY, _ceiling_in_memory(needed), TMPFS)
     if text.startswith(IMAGE):
-        return Wish(Path(_named_behind(text)), fallback=temporary)
-    if not Path(text).is_dir():
-        raise UsageError(f"--scratch {text}: {_why_none(text)}; give {_FORMS}")
-    return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
+        return Wish(Path(_named_behind(text)), fallback=temporary, flag=_FLAG)
+    if not _is_directory(Path(text)):
+        raise UsageError(f"{_FLAG} {text}: {_why_none(text)}; give {_FORMS}")
+    return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY, flag=_FLAG)
 
 
 def _here(text: str) -> str:
@@ -58,7 +60,7 @@ def _here(text: str) -> str:
     unset = unset_in(text)
     if unset:
         raise UsageError(
-            f"--scratch: {text} is not known on {socket.gethostname()}, where {unset[0]} is not"
+            f"{_FLAG}: {text} is not known on {socket.gethostname()}, where {unset[0]} is not"
             " set; give a directory, or a variable that is set wherever scratch is made"
         )
     return os.path.expandvars(text)
@@ -71,13 +73,19 @@ def _why_none(text: str) -> str:
     return "there is no such directory"
 
 
+def _is_directory(place: Path) -> bool:
+    """Whether a directory is there. Raises UsageError for one that does not answer in time."""
+    with sizing.answering(_FLAG, place):
+        return within(sizing.ANSWER_S, place.is_dir)
+
+
 def _named_behind(text: str) -> str:
     """The directory that `image:` names. Raises UsageError where it names none, as with a variable
     of a shell that is empty: that is not the working directory.
     """
     folder = text.removeprefix(IMAGE)
     if not folder:
-        raise UsageError(f"--scratch {text} names no directory; give {_FORMS}")
+        raise UsageError(f"{_FLAG} {text} names no directory; give {_FORMS}")
     return folder
 
 
