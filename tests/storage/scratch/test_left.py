@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,11 @@ from hyperslab.storage.scratch import making, program, registry, removing, sizin
 from hyperslab.storage.scratch.making import Wish, create
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import DIRECTORY, FUSE, NAMESPACE, Scratch
-from hyperslab.storage.scratch.removing import ScratchLeft
+from hyperslab.storage.scratch.removing import ScratchInUse, ScratchLeft
 from tests.storage.emulation.tiers import mounted
-from tests.storage.scratch.stage import SIZE, made
+from tests.storage.scratch.stage import SIZE, is_gone, made, needs_root
 from tests.system.end_to_end.command import call
+from tests.system.faults.command import await_that
 
 Make = Callable[[Scratch], Scratch]
 DEAD = 2**22
@@ -148,6 +150,26 @@ def test_storages_that_do_not_answer_are_waited_for_together(
         assert removing.sweep() == []
     assert waited == [removing._LEAST_END_S] * 3
     assert len(removing.sweep()) == 3
+
+
+@needs_root
+def test_who_sees_it_elsewhere_is_not_cut_off(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has mounts of its own, and this one among them."""
+    monkeypatch.setattr(removing, "_END_S", 0.2)
+    scratch = made(storage, is_kept=True)
+    words = ["unshare", "--mount", "sh", "-c", 'cd "$0"; echo; read line; touch a', scratch.folder]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        with pytest.raises(ScratchInUse, match="somebody sees it in a mount namespace of his own"):
+            removing.remove(scratch)
+        other.communicate(b"\n")
+    assert other.returncode == 0
+    await_that("the end of its program", lambda: not program.processes_of(scratch))
+    removing.remove(scratch)
+    assert is_gone(scratch, storage)
 
 
 def test_what_does_not_answer_is_listed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
