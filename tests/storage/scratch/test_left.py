@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import hyperslab
 from hyperslab.apps.scratch import wish_of
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.scratch import making, program, registry, removing, sizing, ways
@@ -72,6 +73,20 @@ def test_the_next_way_is_taken_where_one_leaves_something(
     made = create(wish_of(storage, SIZE))
     assert (made.way, made.passed_over) == (DIRECTORY, ("fuse: no fuse",))
     assert {one.way for one in registry.recorded()} == {FUSE, DIRECTORY}, "both are written down"
+
+
+def test_a_block_of_python_is_warned_of_a_plain_directory(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its own line: on a storage where names cost, that is not what was asked for."""
+    plain = ways.WAYS[DIRECTORY].make
+    _make(monkeypatch, {FUSE: _fails_by(ScratchFailed("no fuse")), DIRECTORY: plain})
+    with (
+        pytest.warns(UserWarning, match="went to a plain directory: fuse: no fuse") as told,
+        hyperslab.scratch(storage, SIZE),
+    ):
+        pass
+    assert [one.filename for one in told] == [__file__]
 
 
 @pytest.mark.usefixtures("stubborn")

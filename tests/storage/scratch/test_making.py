@@ -148,6 +148,18 @@ def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: P
     assert is_gone(scratch, storage)
 
 
+def test_a_block_of_python_is_warned_of_files_that_went_on_elsewhere(
+    storage: Path, tmp_path: Path
+) -> None:
+    with (
+        pytest.warns(UserWarning, match="is full: files go on in") as told,
+        hyperslab.scratch(storage, SIZE, fallback=tmp_path) as folder,
+    ):
+        fill(str(folder), 20, MB)
+    assert [one.filename for one in told] == [__file__]
+    assert registry.recorded() == []
+
+
 def test_a_sentence_that_is_being_said_is_not_told_yet(storage: Path) -> None:
     scratch = made(storage)
     with scratch.log.open("a") as log:
