@@ -23,7 +23,7 @@ from hyperslab.storage.scratch.holding import surroundings
 from hyperslab.storage.scratch.making import AUTO, Wish
 from hyperslab.storage.scratch.making import create as made_as_wished
 from hyperslab.storage.scratch.registry import Scratch
-from hyperslab.storage.scratch.ways import WAYS
+from hyperslab.storage.scratch.ways import WAYS, is_unlimited
 from hyperslab.units import show_bytes
 
 Opt = typer.Option
@@ -216,6 +216,8 @@ def _tell_unread() -> None:
 def _told(scratch: Scratch, deadline: float) -> list[str]:
     """Lines that say what scratch is, as far as it answers until then."""
     lines = [f"{WAYS[scratch.way].words}, on {scratch.on}; {_room(scratch, deadline)}"]
+    if is_unlimited(scratch):
+        lines.append(f"nothing keeps it to its size: it is a directory in {scratch.on}")
     lines += [f"not {passed_over}" for passed_over in scratch.passed_over]
     lines += program.notes(scratch)
     return lines

@@ -303,6 +303,18 @@ def test_memory_has_a_ceiling(storage: Path) -> None:
             fill(str(folder), 20, MB)
 
 
+@needs_root
+def test_memory_without_a_ceiling_is_told(storage: Path, nobody: Nobody) -> None:
+    told = "nothing keeps it to its size: it is a directory in /dev/shm"
+    words = ("scratch", "create", "--way", "tmpfs", "--size", "16MB")
+    status, place, err = ended(nobody(command(*words)))
+    assert (status, told in err) == (0, True)
+    assert ended(nobody(command("scratch", "remove", place.strip())))[0] == 0
+    made = call(*words)
+    assert told not in made.err
+    succeed("scratch", "remove", made.out.strip())
+
+
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
