@@ -139,6 +139,8 @@ def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: P
     full = made(storage)
     with pytest.raises(OSError, match="No space left"):
         fill(full.path, 20, MB)
+    [said] = program.notes(full)
+    assert said.startswith(f"no room was left in scratch on {storage}, and programs were told")
     remove(full, by_force=True)
     scratch = made(storage, fallback=tmp_path)
     fill(scratch.path, 20, MB)
