@@ -1,8 +1,10 @@
 //! Answers to the kernel.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fuser::{FileAttr, Generation, ReplyEmpty, ReplyEntry, ReplyXattr};
+use hyperslab_programs::starting::say_line;
 use nix::errno::Errno;
 
 /// Ten years, which is for ever.
@@ -10,7 +12,15 @@ pub const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Numbers are never given to another file.
 const GENERATION: Generation = Generation(0);
 
+/// Whether anybody was told that there is no room.
+static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// An error as the kernel takes it. The first one for want of room is said on standard error, too:
+/// programs that fail by it name a file, and not the scratch that is full.
 pub fn said(errno: Errno) -> fuser::Errno {
+    if errno == Errno::ENOSPC && !IS_FULL.swap(true, Ordering::Relaxed) {
+        say_line("full: no space left on device");
+    }
     fuser::Errno::from_i32(errno as i32)
 }
 

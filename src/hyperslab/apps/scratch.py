@@ -11,7 +11,8 @@ from pathlib import Path
 from hyperslab.driver.warned import warn_of
 from hyperslab.errors import told_in_python
 from hyperslab.plan.written import parse_size
-from hyperslab.storage.scratch.holding import Tell, given_up, held, run_within
+from hyperslab.storage.scratch import program
+from hyperslab.storage.scratch.holding import Tell, excuses, given_up, held, run_within
 from hyperslab.storage.scratch.making import AUTO, Wish, create
 from hyperslab.storage.scratch.registry import Scratch
 
@@ -30,13 +31,20 @@ def scratch(
     as "50GB", by default half of what is free. `way` is one of fuse, namespace, fuse2fs, loop,
     tmpfs and directory, by default the first that works. In the directory `fallback` files go on
     when there is no room left. Raises UsageError, and HyperslabError where it cannot be made. Warns
-    (UserWarning) of what could not be removed.
+    (UserWarning) where it is a plain directory, as nothing better could be made; and at the end,
+    of files that went on elsewhere, or were lost, and of what could not be removed.
     """
     made = _made(on, size, way, fallback)
     try:
+        _warn(excuses(made))
         yield Path(made.path)
     finally:
-        warn_of(given_up(made), UserWarning)
+        _warn([*program.notes(made), given_up(made)])
+
+
+def _warn(told: Sequence[str]) -> None:
+    for sentence in told:
+        warn_of(sentence, UserWarning)
 
 
 @told_in_python

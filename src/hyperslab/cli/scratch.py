@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,16 +17,19 @@ from hyperslab.cli.flags import Json
 from hyperslab.cli.parse import parse_size
 from hyperslab.cli.telling import mention
 from hyperslab.errors import UsageError, suggest
+from hyperslab.machine.within import within
 from hyperslab.storage.scratch import program, registry, removing, sizing
 from hyperslab.storage.scratch.holding import surroundings
 from hyperslab.storage.scratch.making import AUTO, Wish
 from hyperslab.storage.scratch.making import create as made_as_wished
 from hyperslab.storage.scratch.registry import Scratch
-from hyperslab.storage.scratch.ways import WAYS
+from hyperslab.storage.scratch.ways import WAYS, is_unlimited
 from hyperslab.units import show_bytes
 
 Opt = typer.Option
 FOLLOWING = ("create", "exec", "list", "remove")
+LEAST_ANSWER_S = 0.1
+"Time that each scratch has to say how much room there is, however long others have taken."
 SIZES = "How large it is, as in: --bytes 10GB --maps 200 --reduces 200"
 _WAYS_TOLD = "; ".join(f"{name}: {way.words}" for name, way in WAYS.items())
 
@@ -87,7 +92,7 @@ def create(
         document.say(_document(made))
         return 0
     typer.echo(made.path)
-    for line in _told(made):
+    for line in _told(made, time.monotonic() + sizing.ANSWER_S):
         mention(line)
     mention(f"'hyperslab scratch remove {made.name}' takes it away")
     return 0
@@ -131,9 +136,10 @@ def list_(json: Json = False) -> int:
         return 0
     for gone in swept:
         typer.echo(f"removed {gone.name}, whose process has died")
+    deadline = time.monotonic() + sizing.ANSWER_S
     for scratch in found:
         typer.echo(f"{scratch.name}  {scratch.path}")
-        for line in _told(scratch):
+        for line in _told(scratch, deadline):
             typer.echo(f"  {line}")
         if scratch in left:
             typer.echo(f"  of a dead process; 'hyperslab scratch remove {scratch.name}' says more")
@@ -207,17 +213,21 @@ def _tell_unread() -> None:
         mention(f"warning    {line}")
 
 
-def _told(scratch: Scratch) -> list[str]:
-    """Lines that say what scratch is."""
-    lines = [f"{WAYS[scratch.way].words}, on {scratch.on}; {_room(scratch)}"]
+def _told(scratch: Scratch, deadline: float) -> list[str]:
+    """Lines that say what scratch is, as far as it answers until then."""
+    lines = [f"{WAYS[scratch.way].words}, on {scratch.on}; {_room(scratch, deadline)}"]
+    if is_unlimited(scratch):
+        lines.append(f"nothing keeps it to its size: it is a directory in {scratch.on}")
     lines += [f"not {passed_over}" for passed_over in scratch.passed_over]
     lines += program.notes(scratch)
     return lines
 
 
-def _room(scratch: Scratch) -> str:
+def _room(scratch: Scratch, deadline: float) -> str:
+    within_s = max(LEAST_ANSWER_S, deadline - time.monotonic())
     with suppress(OSError):
-        return f"{show_bytes(sizing.available_nbytes(scratch.path))} free"
+        nbytes = within(within_s, partial(sizing.available_nbytes, scratch.path))
+        return f"{show_bytes(nbytes)} free"
     return "it does not answer"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +18,8 @@ from hyperslab.report.files.lines import sentence, table
 from hyperslab.storage.accounting.choosing import WAYS, Chosen, choose
 
 Opt = typer.Option
+_OUTPUT, _ERRORS = 1, 2
+"Descriptors of standard output and standard error."
 
 
 def trace_files(
@@ -41,23 +46,38 @@ def trace_files(
     """Run COMMAND and count its operations on files, with those of all that it starts: by
     directory, by kind of file, by phase.
 
-    Exit status: that of COMMAND.
+    Exit status: that of COMMAND. With --json, what COMMAND prints goes to standard error.
     """
     grouped = by.split(",")
     require_by(grouped)
     chosen = choose(way, on)
     _require_new(out, chosen)
-    counted = count_files(command, chosen, grouped)
-    if out is not None:
-        assert counted.accesses is not None
-        counted.accesses.save(out)
+    with _said_beside() if json else nullcontext():
+        counted = count_files(command, chosen, grouped)
     if json:
         _say(counted)
-        return counted.status
-    _tell(counted)
-    if out is not None:
-        typer.echo(f"operations {out}")
+    else:
+        _tell(counted)
+    if out is not None:  # told before, should this fail
+        assert counted.accesses is not None
+        counted.accesses.save(out)
+        if not json:
+            typer.echo(f"operations {out}")
     return counted.status
+
+
+@contextmanager
+def _said_beside() -> Iterator[None]:
+    """A block in which what commands say goes to standard error: standard output is for a document
+    alone.
+    """
+    kept = os.dup(_OUTPUT)
+    os.dup2(_ERRORS, _OUTPUT)
+    try:
+        yield
+    finally:
+        os.dup2(kept, _OUTPUT)
+        os.close(kept)
 
 
 def _say(counted: Counted) -> None:
@@ -93,3 +113,10 @@ def _require_new(out: Path | None, chosen: Chosen) -> None:
         raise UsageError(f"-o {out}: is a directory; name a file, such as {out / 'files.parquet'}")
     if not out.absolute().parent.is_dir():
         raise UsageError(f"-o {out}: there is no directory {out.absolute().parent}")
+    is_new = not out.exists()
+    try:
+        out.open("ab").close()
+    except OSError as error:
+        raise UsageError(f"-o {out}: {error.strerror}; name another file") from None
+    if is_new:
+        out.unlink()

@@ -6,12 +6,16 @@ The command line says the same itself, also where it is to be quiet.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
 from pathlib import Path
 
 from hyperslab.errors import in_callers_words, speaks_flags
 from hyperslab.plan.failure import PACKAGE
+
+_BLOCKS = Path(contextlib.__file__)
+"File whose functions begin and end a block of a caller's."
 
 
 def warn_of(text: str, kind: type[Warning]) -> None:
@@ -21,12 +25,16 @@ def warn_of(text: str, kind: type[Warning]) -> None:
 
 
 def _callers_level() -> int:
-    """The level, for a function that is called from this file, of the first frame that is not
-    hyperslab's own.
+    """The level, for a function that is called from this file, of the first frame that is neither
+    hyperslab's own nor that of a block's beginning or end.
     """
     frame = inspect.currentframe()
     level = 0
-    while frame is not None and PACKAGE in Path(frame.f_code.co_filename).parents:
+    while frame is not None and _is_between(Path(frame.f_code.co_filename)):
         frame = frame.f_back
         level += 1
     return level
+
+
+def _is_between(file: Path) -> bool:
+    return PACKAGE in file.parents or file == _BLOCKS

@@ -41,6 +41,9 @@ def test_names_decide(path: str, expected: tuple[str, str]) -> None:
 
 def test_of_data_what_was_done_decides() -> None:
     assert place_of("/dev/shm/x/scan.nii", False, True) == ("reader", "/dev/shm/x")
+    temporary = "/lustre/.hyperslab-scratch-node1-0123abcd"
+    assert place_of(f"{temporary}/a", True, True) == ("output", temporary)
+    assert place_of(f"{temporary}/.hyperslab/a", True, True).kind == "own records"
     assert place_of("/data/scan.nii", True, True) == ("output", "/data")
     assert place_of("/data/scan.nii", False, False) == ("other", "/data")
     assert place_of("/data", False, True, is_directory=True) == ("other", "/data")

@@ -137,6 +137,23 @@ def test_pipes_sockets_and_what_never_returns_are_no_files() -> None:
     )
 
 
+def test_who_waits_at_a_terminal_or_serves_a_file_system_reads_no_file() -> None:
+    assert of(
+        '1 1.0 openat(AT_FDCWD</>, "/dev/fuse", O_RDWR) = 3</dev/fuse> <0.1>',
+        '1 1.1 read(3</dev/fuse>, ""..., 10) = 5 <9.0>',
+        '1 1.2 writev(3</dev/fuse>, [{iov_base=""..., iov_len=16}], 1) = 16 <0.1>',
+        '1 1.3 read(0</dev/pts/7>, ""..., 10) = 5 <9.0>',
+        "1 1.4 sendfile(1</dev/tty>, 4</a>, NULL, 9000) = 70 <0.1>",
+        '1 1.5 read(5</dev/null>, ""..., 10) = 0 <0.1>',
+        "1 1.6 close(0</dev/pts/7>) = 0 <0.1>",
+    ) == [
+        ("open", "/dev/fuse", 0, False),
+        ("read", "/a", 70, False),
+        ("read", "/dev/null", 0, False),
+        ("close", "/dev/pts/7", 0, False),
+    ]
+
+
 def test_copies_read_one_file_and_write_another() -> None:
     copied = "copy_file_range(3</a>, NULL, 4</b>, NULL, 9000, 0) = 9000"
     sent = "sendfile(4</b>, 3</a>, NULL, 9000) = 70"

@@ -134,6 +134,23 @@ def test_what_is_no_program_is_refused(way: ModuleType) -> None:
         way.count(["no-such-program"], os.environ)
 
 
+TYPES = """
+import os
+keyboard, terminal = os.openpty()
+os.write(keyboard, b"typed\\n")
+assert os.read(terminal, 10) == b"typed\\n"
+"""
+
+
+def test_what_is_typed_at_a_terminal_is_no_file(way: ModuleType) -> None:
+    """Who reads there waits for somebody, and not for a storage."""
+    status, accesses = way.count([sys.executable, "-I", "-S", "-c", TYPES], os.environ)
+    assert status == 0
+    assert counted(accesses, Path("/dev"))["open"] == 1
+    assert set(counted(accesses, Path("/dev/pts"))) <= {"open", "close", "stat"}
+    assert total(accesses, "write", Path("/dev"), "nbytes") == 0
+
+
 def test_what_the_command_leaves_behind_is_waited_for_and_counted(
     way: ModuleType, tmp_path: Path
 ) -> None:

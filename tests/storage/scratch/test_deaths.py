@@ -19,6 +19,8 @@ from hyperslab.errors import UsageError
 from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import mounts
 from hyperslab.storage.scratch import program, registry, removing, sizing
+from hyperslab.storage.scratch.holding import wish_for_run
+from hyperslab.storage.scratch.making import create
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import LOOP, Scratch, plain_name
 from hyperslab.storage.scratch.removing import ScratchInUse
@@ -353,6 +355,9 @@ def test_a_storage_that_does_not_answer_keeps_nobody_else_waiting(
                 removing.remove(other)
                 with pytest.raises(UsageError, match=f"--on {place} does not answer"):
                     made(place)
+                for asked in (f"{place}", f"image:{place}"):
+                    with pytest.raises(UsageError, match=f"--scratch {place} does not answer"):
+                        create(wish_for_run(asked, 0))
                 with pytest.raises(ScratchFailed, match="was not ready in"):
                     program.start(replace(other, on=str(place)))
                 registry.forget(other)

@@ -1,22 +1,30 @@
-"""Scratch of which something stays keeps nobody from going on, and hides no other reason."""
+"""Scratch of which something stays, or does not answer, keeps nobody from going on, and hides no
+other reason.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import hyperslab
 from hyperslab.apps.scratch import wish_of
-from hyperslab.storage.scratch import making, program, registry, removing, ways
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.scratch import making, program, registry, removing, sizing, ways
 from hyperslab.storage.scratch.making import Wish, create
 from hyperslab.storage.scratch.program import ScratchFailed
 from hyperslab.storage.scratch.registry import DIRECTORY, FUSE, NAMESPACE, Scratch
-from hyperslab.storage.scratch.removing import ScratchLeft
-from tests.storage.scratch.stage import SIZE
+from hyperslab.storage.scratch.removing import ScratchInUse, ScratchLeft
+from tests.storage.emulation.tiers import mounted
+from tests.storage.scratch.stage import SIZE, is_gone, made, needs_root
 from tests.system.end_to_end.command import call
+from tests.system.faults.command import await_that
 
 Make = Callable[[Scratch], Scratch]
 DEAD = 2**22
@@ -65,6 +73,20 @@ def test_the_next_way_is_taken_where_one_leaves_something(
     made = create(wish_of(storage, SIZE))
     assert (made.way, made.passed_over) == (DIRECTORY, ("fuse: no fuse",))
     assert {one.way for one in registry.recorded()} == {FUSE, DIRECTORY}, "both are written down"
+
+
+def test_a_block_of_python_is_warned_of_a_plain_directory(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its own line: on a storage where names cost, that is not what was asked for."""
+    plain = ways.WAYS[DIRECTORY].make
+    _make(monkeypatch, {FUSE: _fails_by(ScratchFailed("no fuse")), DIRECTORY: plain})
+    with (
+        pytest.warns(UserWarning, match="went to a plain directory: fuse: no fuse") as told,
+        hyperslab.scratch(storage, SIZE),
+    ):
+        pass
+    assert [one.filename for one in told] == [__file__]
 
 
 @pytest.mark.usefixtures("stubborn")
@@ -143,3 +165,41 @@ def test_storages_that_do_not_answer_are_waited_for_together(
         assert removing.sweep() == []
     assert waited == [removing._LEAST_END_S] * 3
     assert len(removing.sweep()) == 3
+
+
+@needs_root
+def test_who_sees_it_elsewhere_is_not_cut_off(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has mounts of its own, and this one among them."""
+    monkeypatch.setattr(removing, "_END_S", 0.2)
+    scratch = made(storage, is_kept=True)
+    words = ["unshare", "--mount", "sh", "-c", 'cd "$0"; echo; read line; touch a', scratch.folder]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        with pytest.raises(ScratchInUse, match="somebody sees it in a mount namespace of his own"):
+            removing.remove(scratch)
+        other.communicate(b"\n")
+    assert other.returncode == 0
+    await_that("the end of its program", lambda: not program.processes_of(scratch))
+    removing.remove(scratch)
+    assert is_gone(scratch, storage)
+
+
+def test_what_does_not_answer_is_listed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is waited for once."""
+    place = tmp_path / "tier"
+    place.mkdir()
+    with mounted(place, Settings()) as emulation:
+        kept = [made(place, way="directory", is_kept=True) for _ in range(3)]
+        assert emulation.pid is not None
+        os.kill(emulation.pid, signal.SIGSTOP)
+        try:
+            monkeypatch.setattr(sizing, "ANSWER_S", 0.2)
+            listed = call("scratch", "list").out
+        finally:
+            os.kill(emulation.pid, signal.SIGCONT)
+        assert listed.count("it does not answer") == len(kept)
+        for scratch in kept:
+            removing.remove(scratch)

@@ -139,6 +139,8 @@ def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: P
     full = made(storage)
     with pytest.raises(OSError, match="No space left"):
         fill(full.path, 20, MB)
+    [said] = program.notes(full)
+    assert said.startswith(f"no room was left in scratch on {storage}, and programs were told")
     remove(full, by_force=True)
     scratch = made(storage, fallback=tmp_path)
     fill(scratch.path, 20, MB)
@@ -146,6 +148,18 @@ def test_files_go_on_elsewhere_when_the_image_is_full(storage: Path, tmp_path: P
     assert program.notes(scratch) == [f"the image in {storage} is full: files go on in {tmp_path}"]
     remove(scratch, by_force=True)
     assert is_gone(scratch, storage)
+
+
+def test_a_block_of_python_is_warned_of_files_that_went_on_elsewhere(
+    storage: Path, tmp_path: Path
+) -> None:
+    with (
+        pytest.warns(UserWarning, match="is full: files go on in") as told,
+        hyperslab.scratch(storage, SIZE, fallback=tmp_path) as folder,
+    ):
+        fill(str(folder), 20, MB)
+    assert [one.filename for one in told] == [__file__]
+    assert registry.recorded() == []
 
 
 def test_a_sentence_that_is_being_said_is_not_told_yet(storage: Path) -> None:
@@ -289,6 +303,18 @@ def test_memory_has_a_ceiling(storage: Path) -> None:
         assert os.path.ismount(folder)
         with pytest.raises(OSError, match="No space left"):
             fill(str(folder), 20, MB)
+
+
+@needs_root
+def test_memory_without_a_ceiling_is_told(storage: Path, nobody: Nobody) -> None:
+    told = "nothing keeps it to its size: it is a directory in /dev/shm"
+    words = ("scratch", "create", "--way", "tmpfs", "--size", "16MB")
+    status, place, err = ended(nobody(command(*words)))
+    assert (status, told in err) == (0, True)
+    assert ended(nobody(command("scratch", "remove", place.strip())))[0] == 0
+    made = call(*words)
+    assert told not in made.err
+    succeed("scratch", "remove", made.out.strip())
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

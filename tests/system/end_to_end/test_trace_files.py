@@ -46,8 +46,9 @@ def test_a_command_is_counted_and_its_status_is_passed_on(tmp_path: Path) -> Non
 
 
 def test_programs_read_it_as_json() -> None:
-    done = call("trace-files", "--json", "--way", "proc", "sh", "-c", "exit 2")
+    done = call_program("trace-files", "--json", "--way", "proc", "sh", "-c", "echo hello; exit 2")
     assert done.code == 2
+    assert "hello\n" in done.err
     told = json.loads(done.out)
     assert (told["status"], told["counted"]["way"]) == (2, "proc")
     assert told["files"]["total"]["operations"]["read"]["requested"] > 0
@@ -60,6 +61,7 @@ def test_programs_read_it_as_json() -> None:
         (["--by", "kind,kind", "true"], "name each once"),
         (["--way", "proc", "-o", "x.parquet", "true"], "proc counts sums alone; leave -o out"),
         (["-o", "missing/x.parquet", "--way", "strace", "true"], "there is no directory"),
+        (["-o", "/proc/x.parquet", "--way", "strace", "true"], "/proc/x.parquet: No such file or"),
         (["--way", "proc", "no-such-program"], "no-such-program: there is no such program"),
     ],
 )

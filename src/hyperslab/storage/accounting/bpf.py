@@ -19,7 +19,7 @@ from hyperslab.accesses import KNOWN, Accesses
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.built import Built
 from hyperslab.machine.foreground import run_in_foreground
-from hyperslab.storage.accounting.calls import MAPS_NOTE, UNSEEN, plain
+from hyperslab.storage.accounting.calls import MAPS_NOTE, MOVING, UNSEEN, plain, waits
 from hyperslab.storage.accounting.looked import CALLS, NO_OPERATION, arguments, operations
 from hyperslab.storage.accounting.trying import complaint, program_of
 from hyperslab.units import show_count
@@ -107,7 +107,7 @@ def read(folder: Path) -> Accesses:
     operation[is_made & (operation == KNOWN["open"])] = KNOWN["create"]
     paths, places = _paths(folder / "paths")
     has_failed = (rows["flags"] & _HAS_FAILED) != 0
-    moves = np.isin(operation, [KNOWN[name] for name in ("read", "write", "map")])
+    moves = np.isin(operation, [KNOWN[name] for name in (*MOVING, "map")])
     columns = {
         "start_ns": rows["start_ns"],
         "duration_ns": rows["duration_ns"],
@@ -117,8 +117,10 @@ def read(folder: Path) -> Accesses:
         "nbytes": np.where(moves & ~has_failed, rows["nbytes"], 0),
         "has_failed": has_failed.astype("i1"),
     }
-    kept = operation != NO_OPERATION
-    unseen = {CALLS[call] for call in np.unique(rows["call"][~kept])}
+    is_one = operation != NO_OPERATION
+    unseen = {CALLS[call] for call in np.unique(rows["call"][~is_one])}
+    is_asking = np.array([waits(path) for path in paths], bool)[columns["path"]]
+    kept = is_one & ~(is_asking & np.isin(operation, [KNOWN[name] for name in MOVING]))
     notes = [MAPS_NOTE, *sorted(UNSEEN[name] for name in unseen), *_faults(folder / "faults")]
     columns = {name: np.ascontiguousarray(column[kept]) for name, column in columns.items()}
     return Accesses(columns, paths, WAY, {"notes": notes})

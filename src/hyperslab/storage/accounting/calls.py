@@ -23,6 +23,7 @@ _NAMED = re.compile(_STRING)
 _NO_FILE = re.compile(r'\d+<(?!/)[^<>]*>, ""')
 _OPENED = re.compile(r"(?:AT_FDCWD|\d+)<(?P<path>[^<>]*)>")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-f]{2}|.)", re.DOTALL)
+_ASKING = re.compile(r"/dev/(?:fuse|console|ptmx|tty\w*|pts/\d+)")
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a"}
 
 BY_DESCRIPTOR = {
@@ -68,6 +69,8 @@ UNSEEN = {
     "io_setup": "what goes through the kernel's asynchronous reads and writes is not counted",
 }
 "Calls that lead past all others."
+MOVING = ("read", "write")
+"Operations that move bytes from or to a descriptor."
 NAMES = (
     *BY_DESCRIPTOR,
     *BY_NAME,
@@ -138,7 +141,7 @@ class Calls:
         """An operation on one file, or on two names."""
         name, first = call.name, call.arguments
         if operation := BY_DESCRIPTOR.get(name):
-            if path := _opened(first):
+            if path := _moved_at(operation, first):
                 yield self._of(call, operation, path, _moved(operation, call))
         elif name == "mmap":
             # The length is the second argument, the descriptor the fifth.
@@ -180,7 +183,7 @@ class Calls:
         """A copy from one descriptor to another."""
         words = re.findall(r"\d+<[^<>]*>", call.arguments)
         for operation, place in zip(("read", "write"), COPYING[call.name], strict=True):
-            if place < len(words) and (path := _opened(words[place])):
+            if place < len(words) and (path := _moved_at(operation, words[place])):
                 yield self._of(call, operation, path, call.result)
 
     def _rename(self, call: Call) -> str:
@@ -237,8 +240,23 @@ class Calls:
         self._threads[call.result] = made
 
 
+def waits(path: str) -> bool:
+    """Whether who reads there waits for somebody, as at a terminal, or as a program that serves a
+    file system does: no more a file than a pipe is.
+    """
+    return _ASKING.fullmatch(path) is not None
+
+
+def _moved_at(operation: str, text: str) -> str:
+    """The path of the descriptor that a text begins with; '' where an operation is on no file."""
+    path = _opened(text)
+    if operation in MOVING and waits(path):
+        return ""
+    return path
+
+
 def _moved(operation: str, call: Call) -> int:
-    if operation in ("read", "write"):
+    if operation in MOVING:
         return call.result
     return 0
 

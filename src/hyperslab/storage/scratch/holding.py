@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hyperslab.errors import UsageError
 from hyperslab.machine.foreground import run_in_foreground
+from hyperslab.machine.within import within
 from hyperslab.machine.words import unset_in
 from hyperslab.storage.scratch import program, registry, sizing
 from hyperslab.storage.scratch.making import AUTO, Wish, create
@@ -26,6 +27,7 @@ VARIABLES = ("TMPDIR", "SPARK_LOCAL_DIRS", "DASK_TEMPORARY_DIRECTORY")
 """Variables by which programs are told where temporary files go: POSIX's own; Spark's, which goes
 before spark.local.dir; Dask's, for what workers spill.
 """
+_FLAG = "--scratch"
 IMAGE = "image:"
 "What goes before a directory in which scratch is to be one file."
 _FORMS = f"auto, tmpfs, {IMAGE}DIR, or a directory"
@@ -45,12 +47,12 @@ def wish_for_run(text: str, nbytes: int | None) -> Wish:
     if text == AUTO:
         text = _chosen_for(needed, temporary)
     if text == TMPFS:
-        return Wish(MEMORY, needed, TMPFS)
+        return Wish(MEMORY, _ceiling_in_memory(needed), TMPFS)
     if text.startswith(IMAGE):
-        return Wish(Path(text.removeprefix(IMAGE)), fallback=temporary)
-    if not Path(text).is_dir():
-        raise UsageError(f"--scratch {text}: {_why_none(text)}; give {_FORMS}")
-    return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY)
+        return Wish(Path(_named_behind(text)), fallback=temporary, flag=_FLAG)
+    if not _is_directory(Path(text)):
+        raise UsageError(f"{_FLAG} {text}: {_why_none(text)}; give {_FORMS}")
+    return Wish(Path(text), sizing.BLOCK_NBYTES, DIRECTORY, flag=_FLAG)
 
 
 def _here(text: str) -> str:
@@ -58,7 +60,7 @@ def _here(text: str) -> str:
     unset = unset_in(text)
     if unset:
         raise UsageError(
-            f"--scratch: {text} is not known on {socket.gethostname()}, where {unset[0]} is not"
+            f"{_FLAG}: {text} is not known on {socket.gethostname()}, where {unset[0]} is not"
             " set; give a directory, or a variable that is set wherever scratch is made"
         )
     return os.path.expandvars(text)
@@ -69,6 +71,31 @@ def _why_none(text: str) -> str:
     if "," in text:
         return "engines take turns with several directories, so that the slowest sets the pace"
     return "there is no such directory"
+
+
+def _is_directory(place: Path) -> bool:
+    """Whether a directory is there. Raises UsageError for one that does not answer in time."""
+    with sizing.answering(_FLAG, place):
+        return within(sizing.ANSWER_S, place.is_dir)
+
+
+def _named_behind(text: str) -> str:
+    """The directory that `image:` names. Raises UsageError where it names none, as with a variable
+    of a shell that is empty: that is not the working directory.
+    """
+    folder = text.removeprefix(IMAGE)
+    if not folder:
+        raise UsageError(f"{_FLAG} {text} names no directory; give {_FORMS}")
+    return folder
+
+
+def _ceiling_in_memory(needed: int | None) -> int | None:
+    """Room in memory, where nothing goes on elsewhere: no less than is free to use, as functions
+    may leave more there than engines are known to. None: half of what is free.
+    """
+    if needed is None or not MEMORY.is_dir():
+        return needed
+    return max(needed, sizing.usual_nbytes(str(MEMORY)))
 
 
 def _chosen_for(needed: int | None, temporary: Path) -> str:
@@ -83,16 +110,19 @@ def _chosen_for(needed: int | None, temporary: Path) -> str:
 
 def wherever(text: str) -> str:
     """What `--scratch` asks for, in words that mean the same in every folder. A variable at the
-    beginning is that of the host on which scratch is made.
+    beginning is that of the host on which scratch is made. Raises UsageError.
     """
     if text in (AUTO, TMPFS):
         return text
-    folder = text.removeprefix(IMAGE)
-    if not folder.startswith("$"):
-        folder = os.path.abspath(folder)
     if text.startswith(IMAGE):
-        return f"{IMAGE}{folder}"
-    return folder
+        return f"{IMAGE}{_in_every_folder(_named_behind(text))}"
+    return _in_every_folder(text)
+
+
+def _in_every_folder(folder: str) -> str:
+    if folder.startswith("$"):
+        return folder
+    return os.path.abspath(folder)
 
 
 @contextmanager

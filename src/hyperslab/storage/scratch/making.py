@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hyperslab.errors import UsageError, suggest
@@ -34,6 +34,8 @@ class Wish:
     "Directory in which files go on when there is no room left."
     is_kept: bool = False
     "Whether it outlives this process."
+    flag: str = field(default="--on", compare=False)
+    "What messages call the directory by."
 
 
 def create(wish: Wish) -> Scratch:
@@ -44,7 +46,7 @@ def create(wish: Wish) -> Scratch:
     on = wish.on
     if wish.way == TMPFS:
         on = MEMORY
-    place = sizing.require_directory("--on", on)
+    place = sizing.require_directory(wish.flag, on)
     nbytes = wish.nbytes
     if nbytes is None:
         nbytes = sizing.usual_nbytes(place)

@@ -15,7 +15,7 @@ from hyperslab.storage.emulation.program import NotReady, begun
 from hyperslab.storage.scratch.registry import NAMESPACE, Scratch
 
 PROGRAM = Built("hyperslab-scratch", "HYPERSLAB_SCRATCH_PROGRAM", "scratch", "scratch in one file")
-OVERFLOW, LOST = "overflow: ", "lost: "
+OVERFLOW, LOST, FULL = "overflow: ", "lost: ", "full: "
 "How lines begin by which the program tells what becomes of files."
 _OTHER = "fuse2fs"
 "Program of the way of that name; it has no other name, as that of this project may have."
@@ -127,5 +127,16 @@ def notes(scratch: Scratch) -> list[str]:
     except FileNotFoundError:
         return []
     whole = [line.rstrip("\n") for line in lines if line.endswith("\n")]
-    told = [line for line in whole if line.startswith((OVERFLOW, LOST))]
-    return [line.partition(": ")[2] for line in told]
+    told = [line.partition(": ")[2] for line in whole if line.startswith((OVERFLOW, LOST))]
+    if any(line.startswith(FULL) for line in whole):
+        told.append(_full(scratch))
+    return told
+
+
+def _full(scratch: Scratch) -> str:
+    places = " and ".join(place for place in (scratch.on, scratch.fallback) if place)
+    return (
+        f"no room was left in scratch on {places}, and programs were told 'No space left on"
+        " device': take a storage with more that is free, or give 'hyperslab scratch' a larger"
+        " --size or a --fallback"
+    )

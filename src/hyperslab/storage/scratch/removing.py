@@ -156,14 +156,18 @@ def _end(scratch: Scratch, by_force: bool, within_s: float) -> None:
 
 
 def _still_there(scratch: Scratch, processes: list[int], by_force: bool) -> HyperslabError:
-    """What to say of programs that do not end."""
+    """What to say of programs that do not end, though nobody here has a file open any more."""
+    numbers = ", ".join(map(str, processes))
     if by_force:
-        numbers = ", ".join(map(str, processes))
         return ScratchLeft(
             f"its program (process {numbers}) does not end though it is killed, as one that waits"
             f" for {scratch.on}, which does not answer"
         )
-    return ScratchInUse(f"{scratch.path} is in use: leave it and close its files, or give --force")
+    return ScratchInUse(
+        f"{scratch.folder} is unmounted, but its program (process {numbers}) does not end:"
+        f" somebody sees it in a mount namespace of his own, as in a container, or {scratch.on}"
+        " does not answer; end that, or give --force"
+    )
 
 
 def _signal(processes: list[int], number: signal.Signals) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -56,8 +58,17 @@ def require_directory(flag: str, place: Path) -> str:
     """A directory without links. Raises UsageError for one that is not there, that cannot be
     written to, or that does not answer in time.
     """
-    try:
+    with answering(flag, place):
         return within(ANSWER_S, partial(_required, flag, place))
+
+
+@contextmanager
+def answering(flag: str, place: Path) -> Iterator[None]:
+    """A block that may wait for a directory as long as `within` does. Raises UsageError where it
+    does not answer.
+    """
+    try:
+        yield
     except TimeoutError:
         raise UsageError(
             f"{flag} {place} does not answer: wait until it does, or give another directory"

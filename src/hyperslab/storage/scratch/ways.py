@@ -87,6 +87,13 @@ def _tmpfs(scratch: Scratch) -> Scratch:
     return alone
 
 
+def is_unlimited(scratch: Scratch) -> bool:
+    """Whether scratch is a plain directory, where more may be taken than was asked for: memory is,
+    too, unless root mounts it.
+    """
+    return Path(scratch.folder).parent == Path(scratch.on)
+
+
 def _directory(scratch: Scratch) -> Scratch:
     """A directory like others, in which names cost what they cost there."""
     place = Path(scratch.on) / plain_name(scratch.name)
