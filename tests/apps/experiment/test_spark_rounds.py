@@ -18,7 +18,7 @@ from hyperslab.apps.experiment.programs.spark_work import LEARNING, PAIRS, Round
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.report.summary import Summary
 from hyperslab.storage.accounting import strace
-from tests.repetitions import few, repeats
+from tests.repetitions import few
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
@@ -49,36 +49,32 @@ def played(out: Path, *more: str, **asked: float) -> Path:
 
 
 @pytest.mark.parametrize(
-    "clients",
-    few([1], [1, 2], "a client leaves records; two at a time: test_clients_compute_at_a_time"),
+    ("clients", "threshold", "opened_again"),
+    few([(1, 200, 1)], [(1, 200, 1), (2, 1, 0)], "formulas of shuffles: the first case"),
 )
-def test_clients_leave_the_records_of_a_run(tmp_path: Path, clients: int) -> None:
-    required(spark.missing())
-    folder = played(tmp_path / "out", rounds=2, warmups=0, clients=clients)
-    numbers = json.loads((folder / "numbers.json").read_text())
-    assert 0 < numbers["round_min_s"] <= numbers["round_median_s"] <= numbers["round_max_s"]
-    assert Summary.load(folder / "summary.json").tasks == 2
-    [log] = (folder / "spark-events").iterdir()
-    assert '"spark.shuffle.sort.bypassMergeThreshold":"1"' in log.read_text()
-
-
-@repeats(
-    "operations on files are counted: test_reads.py; those of Spark are known: report/test_files.py"
-)
-def test_clients_leave_the_operations_on_files_of_a_run(tmp_path: Path) -> None:
-    """Two at a time, whose shuffles are beyond the threshold: 2 M R opens, 3 M files for each."""
+def test_clients_leave_the_records_of_a_run(
+    tmp_path: Path, clients: int, threshold: int, opened_again: int
+) -> None:
+    """With its operations on files. A shuffle opens 2 M R to read them; up to the threshold each
+    map task opens R again that it has made, beside the 3 that stay.
+    """
     required(spark.missing())
     required(strace.why_not())
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     where = ("--scratch", str(scratch), "--count-files")
-    folder = played(tmp_path / "out", *where, rounds=2, warmups=1)
+    asked = {"clients": clients, "threshold": threshold, "rounds": 2, "warmups": clients - 1}
+    folder = played(tmp_path / "out", *where, **asked)
     numbers = json.loads((folder / "numbers.json").read_text())
+    assert 0 < numbers["round_min_s"] <= numbers["round_median_s"] <= numbers["round_max_s"]
     assert {"round_sd_s", "round_first_s", "round_last_s"} < numbers.keys()
-    shuffles = 2 * (2 + 1)
-    assert numbers["shuffle_opens"] == shuffles * 2 * M * R
-    assert numbers["shuffle_read_opens"] == numbers["shuffle_opens"]
-    assert numbers["shuffle_creates"] == shuffles * 3 * M
+    assert Summary.load(folder / "summary.json").tasks == 2
+    [log] = (folder / "spark-events").iterdir()
+    assert f'"spark.shuffle.sort.bypassMergeThreshold":"{threshold}"' in log.read_text()
+    shuffles = clients * (2 + clients - 1)
+    assert numbers["shuffle_read_opens"] == shuffles * 2 * M * R
+    assert numbers["shuffle_opens"] == shuffles * (2 + opened_again) * M * R
+    assert numbers["shuffle_creates"] == shuffles * (3 * M + opened_again * M * R)
     assert list(scratch.iterdir()) == []
 
 
