@@ -202,14 +202,15 @@ with open(made.path + "/a", "w") as file:
     except removing.ScratchInUse as why:
         print(why)
     file.write("a")
-removing.remove(made, by_force=True)
+removing._END_S = 30.0
+removing.remove(made)
 """
-"Removes scratch while a file in it is open, and by force after that."
+"Removes scratch while a file in it is open, and after that."
 
 
 @needs_root
 def test_who_has_a_file_open_in_a_namespace_is_not_cut_off(storage: Path, nobody: Nobody) -> None:
-    """It is its program that unmounts it there."""
+    """It is its program that unmounts it there, as often as it is told to."""
     with nobody([sys.executable, "-c", IN_USE, str(storage)]) as process:
         out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
