@@ -36,7 +36,7 @@ from benchmarks.nobody import NOBODY, as_nobody
 from hyperslab.cli.parse import parse_duration
 from hyperslab.storage.emulation.program import names_served
 from hyperslab.storage.emulation.settings import Settings
-from hyperslab.units import show_seconds
+from hyperslab.units import show_count, show_seconds
 
 LEAST_SLOWDOWN = 5.0
 MOST_SLOWDOWN = 1.3
@@ -93,7 +93,7 @@ def _compare(
                     print(f"{name}: {served} operations on names of the tier", flush=True)
     medians = {name: statistics.median(each) for name, each in taken.items()}
     shown = ", ".join(f"{name} {show_seconds(median)}" for name, median in medians.items())
-    what = f"shuffle of M = R = {tasks}, {given.clients} clients"
+    what = f"shuffle of M = R = {tasks}, {show_count(given.clients, 'client')}"
     print(f"{what}, {given.repeats} turns: {shown}", flush=True)
     memory = medians[IN_MEMORY]
     if RAW in medians:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hyperslab.errors import UsageError
-from hyperslab.storage.scratch import sizing
+from hyperslab.storage.scratch import holding, making, sizing
 from hyperslab.storage.scratch.holding import wherever, wish_for_run
-from hyperslab.storage.scratch.making import AUTO, Wish
+from hyperslab.storage.scratch.making import AUTO, Wish, create
 from hyperslab.storage.scratch.registry import DIRECTORY, TMPFS
 from hyperslab.storage.scratch.sizing import BLOCK_NBYTES, LEAST_NBYTES
 from hyperslab.storage.scratch.ways import MEMORY
@@ -53,6 +53,16 @@ def test_other_words_are_refused(temporary: Path) -> None:
         wish_for_run("imag:/slow", 0)
     with pytest.raises(UsageError, match="the slowest sets the pace"):
         wish_for_run(f"{temporary},/dev/shm", 0)
+
+
+def test_memory_that_is_not_shown_as_files_is_refused(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the flag that a run has."""
+    for module in (holding, making):
+        monkeypatch.setattr(module, "MEMORY", temporary / "none")
+    with pytest.raises(UsageError, match=r"--scratch .*/none: there is no such directory"):
+        create(wish_for_run(TMPFS, 0))
 
 
 def test_an_image_on_nothing_is_refused() -> None:

@@ -26,6 +26,8 @@ use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use hyperslab_programs::starting::{
     end_together, end_with_input, ending_signals, fail_at_limits, say_ready,
 };
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getegid, geteuid};
 
@@ -134,7 +136,8 @@ fn begin(
 ) -> io::Result<()> {
     let unmounter = Arc::new(Mutex::new(unmounter));
     let for_signals = unmounter.clone();
-    spawn("signals", move || unmount_on(signals, &for_signals))?;
+    let mountpoint = mounting.mountpoint.clone();
+    spawn("signals", move || unmount_on(signals, &for_signals, &mountpoint))?;
     if mounting.has_lifeline {
         let mountpoint = mounting.mountpoint.clone();
         spawn("lifeline", move || {
@@ -158,10 +161,19 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// Unmount on a signal; while somebody is in the directory, say so and go on.
-fn unmount_on(signals: SigSet, unmounter: &Mutex<SessionUnmounter>) {
+fn unmount_on(signals: SigSet, unmounter: &Mutex<SessionUnmounter>, mountpoint: &Path) {
     while signals.wait().is_ok() {
-        if let Err(error) = unmounter.lock().unwrap().unmount() {
+        if let Err(error) = unmount(unmounter, mountpoint) {
             eprintln!("not unmounted: {error}");
         }
+    }
+}
+
+/// Unmount, if nobody is in the directory. The session does so where this program may not, and
+/// tries it once only.
+fn unmount(unmounter: &Mutex<SessionUnmounter>, mountpoint: &Path) -> io::Result<()> {
+    match umount2(mountpoint, MntFlags::empty()) {
+        Err(Errno::EPERM) => unmounter.lock().unwrap().unmount(),
+        done => Ok(done?),
     }
 }

@@ -119,4 +119,4 @@ def _require_new(out: Path | None, chosen: Chosen) -> None:
     except OSError as error:
         raise UsageError(f"-o {out}: {error.strerror}; name another file") from None
     if is_new:
-        out.unlink()
+        out.resolve().unlink()  # and no link to it

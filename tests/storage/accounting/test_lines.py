@@ -143,6 +143,7 @@ def test_who_waits_at_a_terminal_or_serves_a_file_system_reads_no_file() -> None
         '1 1.1 read(3</dev/fuse>, ""..., 10) = 5 <9.0>',
         '1 1.2 writev(3</dev/fuse>, [{iov_base=""..., iov_len=16}], 1) = 16 <0.1>',
         '1 1.3 read(0</dev/pts/7>, ""..., 10) = 5 <9.0>',
+        '1 1.3 write(6</dev/pts/ptmx>, ""..., 5) = 5 <9.0>',
         "1 1.4 sendfile(1</dev/tty>, 4</a>, NULL, 9000) = 70 <0.1>",
         '1 1.5 read(5</dev/null>, ""..., 10) = 0 <0.1>',
         "1 1.6 close(0</dev/pts/7>) = 0 <0.1>",

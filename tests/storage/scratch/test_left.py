@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.system.end_to_end.command import call
 from tests.system.faults.command import await_that
 
 Make = Callable[[Scratch], Scratch]
+Nobody = Callable[..., subprocess.Popen[str]]
 DEAD = 2**22
 "Number of no process."
 
@@ -185,6 +187,36 @@ def test_who_sees_it_elsewhere_is_not_cut_off(
     await_that("the end of its program", lambda: not program.processes_of(scratch))
     removing.remove(scratch)
     assert is_gone(scratch, storage)
+
+
+IN_USE = """
+import sys
+from hyperslab.apps.scratch import wish_of
+from hyperslab.storage.scratch import removing
+from hyperslab.storage.scratch.making import create
+made = create(wish_of(sys.argv[1], 16 << 20, "namespace", is_kept=True))
+removing._END_S = 0.2
+with open(made.path + "/a", "w") as file:
+    try:
+        removing.remove(made)
+    except removing.ScratchInUse as why:
+        print(why)
+    file.write("a")
+removing._END_S = 30.0
+removing.remove(made)
+"""
+"Removes scratch while a file in it is open, and after that."
+
+
+@needs_root
+def test_who_has_a_file_open_in_a_namespace_is_not_cut_off(storage: Path, nobody: Nobody) -> None:
+    """It is its program that unmounts it there, as often as it is told to."""
+    with nobody([sys.executable, "-c", IN_USE, str(storage)]) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("/proc/")
+    assert "is in use: leave it and close its files, or give --force (its program" in out
+    assert os.listdir(storage) == []
 
 
 def test_what_does_not_answer_is_listed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,19 @@ def test_what_cannot_be_counted_is_refused(given: list[str], said: str) -> None:
     assert said in done.err
 
 
+def test_a_file_that_is_tried_stays_what_it_is(tmp_path: Path) -> None:
+    """A link to a file that is to be made, and a file that nothing is counted into."""
+    link, new = tmp_path / "link", tmp_path / "new"
+    link.symlink_to(new)
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    for out in (link, kept, new):
+        assert call("trace-files", "-o", out, "--way", "strace", "no-such-program").code == 2
+    assert link.is_symlink()
+    assert kept.read_text() == "kept"
+    assert not new.exists()
+
+
 BOTH = ["serial", "processes"]
 
 

@@ -23,7 +23,7 @@ _NAMED = re.compile(_STRING)
 _NO_FILE = re.compile(r'\d+<(?!/)[^<>]*>, ""')
 _OPENED = re.compile(r"(?:AT_FDCWD|\d+)<(?P<path>[^<>]*)>")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-f]{2}|.)", re.DOTALL)
-_ASKING = re.compile(r"/dev/(?:fuse|console|ptmx|tty\w*|pts/\d+)")
+_ASKING = re.compile(r"/dev/(?:fuse|console|tty\w*|(?:pts/)?ptmx|pts/\d+)")
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a"}
 
 BY_DESCRIPTOR = {

@@ -47,7 +47,7 @@ def wish_for_run(text: str, nbytes: int | None) -> Wish:
     if text == AUTO:
         text = _chosen_for(needed, temporary)
     if text == TMPFS:
-        return Wish(MEMORY, _ceiling_in_memory(needed), TMPFS)
+        return Wish(MEMORY, _ceiling_in_memory(needed), TMPFS, flag=_FLAG)
     if text.startswith(IMAGE):
         return Wish(Path(_named_behind(text)), fallback=temporary, flag=_FLAG)
     if not _is_directory(Path(text)):

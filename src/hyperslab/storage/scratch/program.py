@@ -137,6 +137,6 @@ def _full(scratch: Scratch) -> str:
     places = " and ".join(place for place in (scratch.on, scratch.fallback) if place)
     return (
         f"no room was left in scratch on {places}, and programs were told 'No space left on"
-        " device': take a storage with more that is free, or give 'hyperslab scratch' a larger"
+        " device': use storage with more free space, or give 'hyperslab scratch' a larger"
         " --size or a --fallback"
     )

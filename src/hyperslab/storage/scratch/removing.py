@@ -114,7 +114,7 @@ def _unmount(scratch: Scratch, lazily: bool) -> None:
 
 def _in_use(scratch: Scratch, why: str) -> ScratchInUse:
     return ScratchInUse(
-        f"{scratch.folder} is in use: leave it and close its files, or give --force ({why})"
+        f"{scratch.path} is in use: leave it and close its files, or give --force ({why})"
     )
 
 
@@ -156,13 +156,17 @@ def _end(scratch: Scratch, by_force: bool, within_s: float) -> None:
 
 
 def _still_there(scratch: Scratch, processes: list[int], by_force: bool) -> HyperslabError:
-    """What to say of programs that do not end, though nobody here has a file open any more."""
+    """What to say of programs that do not end. One in a namespace alone can unmount what it serves,
+    and does not while a file is open; of all others it is unmounted by then.
+    """
     numbers = ", ".join(map(str, processes))
     if by_force:
         return ScratchLeft(
             f"its program (process {numbers}) does not end though it is killed, as one that waits"
             f" for {scratch.on}, which does not answer"
         )
+    if scratch.way == NAMESPACE:
+        return _in_use(scratch, f"its program, process {numbers}, does not end")
     return ScratchInUse(
         f"{scratch.folder} is unmounted, but its program (process {numbers}) does not end:"
         f" somebody sees it in a mount namespace of his own, as in a container, or {scratch.on}"
