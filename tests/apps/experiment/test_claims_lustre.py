@@ -28,13 +28,19 @@ def asked(name: str, root: Path) -> Experiment:
 
 
 def record(
-    experiment: Experiment, seconds: Seconds, more: Callable[[Levels], Mapping[str, float]]
+    experiment: Experiment,
+    seconds: Seconds,
+    more: Callable[[Levels], Mapping[str, float]],
+    load: Mapping[str, float | None] = {},
 ) -> Record:
-    """A record of rounds that differ by a hundredth among replicates, and further numbers."""
+    """A record of rounds that differ by a hundredth among replicates, further numbers, and what
+    others did meanwhile.
+    """
     attempts = []
     for one in record_of(experiment, {}, {}).attempts:
         round_s = seconds(one.levels) * (0.99 + one.replicate / 100)
-        attempts.append(_with(one, {"round_median_s": round_s, **more(one.levels)}))
+        measured = _with(one, {"round_median_s": round_s, **more(one.levels)})
+        attempts.append(dataclasses.replace(measured, load_during={**one.load_during, **load}))
     by_trial = {one.number: [one] for one in attempts}
     return Record(attempts=attempts, by_trial=by_trial)
 
@@ -48,10 +54,11 @@ def found(
     root: Path,
     seconds: Seconds = lambda levels: 1.0,
     more: Callable[[Levels], Mapping[str, float]] = lambda levels: {},
+    load: Mapping[str, float | None] = {},
 ) -> dict[str, Judged]:
     """What comes of the claims that an experiment judges."""
     experiment = asked(name, root / name)
-    finding = Finding(experiment, answer_of(experiment, record(experiment, seconds, more)))
+    finding = Finding(experiment, answer_of(experiment, record(experiment, seconds, more, load)))
     spec = experiment.loaded.name
     return {claim.text: one for claim, one in judged(PAPER, [finding]) if claim.spec == spec}
 
@@ -139,8 +146,14 @@ def test_growth_with_clients(tmp_path: Path) -> None:
         clients = float(levels["clients"])
         return 0.5 + clients / 20 if levels["scratch"] == "shared" else 1.0
 
-    below = found("clients", tmp_path, gaining)
-    assert outcome(below, "grows with the number of nodes") == "refuted"
+    text = "grows with the number of nodes"
+    assert outcome(found("clients", tmp_path, gaining), text) == "refuted"
+    with_others = found("clients", tmp_path, gaining, load={"idle_cpus": 0.5})
+    assert outcome(with_others, text) == "refuted"
+    without = found("clients", tmp_path, gaining, load={"idle_cpus": 0.0})
+    assert outcome(without, text) == "open", "clients waited for processors in memory, too"
+    longer = found("clients", tmp_path, served_in_turns, load={"idle_cpus": 0.0})
+    assert outcome(longer, text) == "reproduced"
 
 
 def test_the_cause(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 
 from hyperslab.apps.experiment.answers.comparison import Verdict
@@ -47,6 +47,8 @@ SHUFFLING = (SUMS, SUMS_OF_NUMBERS, NAIVE)
 "Workloads that the paper has seen slow down."
 STILL = ("scheduling-throughput", "count", "count-with-filter")
 "Workloads that shuffle nothing."
+LEFT_OVER = 0.1
+"Processors that were idle by which it is told that clients did not wait for them."
 MOST = 1.6
 "Time with one file on shared storage over that in memory, in the paper."
 SLOWED = ("lda", "pic", "summary-statistics", "spearman", "prefix-span")
@@ -146,21 +148,31 @@ def _growth(evidence: Evidence) -> Judged:
     name, last = known[-1]
     found = _where_it_costs(found, f"{name} on shared storage", last)
     told = [f"{name}: {show_ratios(ratios)} as long as in memory." for name, ratios in known[1:-1]]
-    return found.beside(after=[*told, *_idle(evidence)])
+    return _beside_processors(found.beside(after=told), numbers[-1], evidence)
 
 
-def _idle(evidence: Evidence) -> Iterator[str]:
-    """How many processors were left over, which all clients share here."""
-    most = max(evidence.levels("clients"), key=float)
+def _beside_processors(found: Judged, most: Level, evidence: Evidence) -> Judged:
+    """What was found, and how many processors were left over of those that all clients share. Where
+    none were, clients wait for one another in memory, too, and nothing is shown by a loss that
+    shrinks.
+    """
     cell = evidence.cell(scratch=MEMORY, clients=most)
     told = [one.load_during.get("idle_cpus") for one in cell.done] if cell is not None else []
     known = [idle for idle in told if idle is not None]
-    if known:
-        yield (
-            f"All clients share the processors of this machine: with"
-            f" {show_count(int(most), 'client')} in memory {fmean(known):.1f} of them were idle. A"
-            " cluster has more of them with every node."
+    if not known:
+        return found
+    idle = fmean(known)
+    if found.outcome == "refuted" and idle < LEFT_OVER:
+        why = (
+            "As no processor was left over, several clients waited for processors in memory, too:"
+            " a loss that shrinks says nothing of several nodes."
         )
+        found = Judged("open", [why, *found.evidence], [None for _ in found.signs])
+    shown = (
+        f"All clients share the processors of this machine: with {show_count(int(most), 'client')}"
+        f" in memory {idle:.1f} of them were idle. A cluster has more of them with every node."
+    )
+    return found.beside(after=[shown])
 
 
 def _cause(evidence: Evidence) -> Judged:
