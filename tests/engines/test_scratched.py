@@ -250,7 +250,8 @@ def test_where_none_can_be_made_is_told_with_the_host(place: Path) -> None:
     shutil.rmtree(place / "storage")
     done = run(place, "true")
     assert done.returncode == 75
-    said = f"hyperslab stopped: no scratch could be made on {HERE}: --on {place}/storage: there is"
+    why = f"--scratch {place}/storage: there is"
+    said = f"hyperslab stopped: no scratch could be made on {HERE}: {why}"
     assert done.stderr.startswith(said)
 
 
@@ -343,7 +344,7 @@ def test_ranks_have_it(place: Path) -> None:
 def test_ranks_that_cannot_have_it_are_told(place: Path) -> None:
     required(mpi.missing())
     shutil.rmtree(place / "storage")
-    with pytest.raises(RunStopped, match=rf"no scratch could be made on {HERE}: on.*storage"):
+    with pytest.raises(RunStopped, match=rf"no scratch could be made on {HERE}: scratch.*storage"):
         look_by("mpi", place, workers=1)
 
 
@@ -410,7 +411,8 @@ def test_no_rank_waits_for_one_that_cannot_have_it(place: Path, without: int) ->
     line = [*launcher, *each[0], ":", *each[1]]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode != 0  # which it is, mpiexec says as it likes
-    said = f"no scratch could be made on {HERE}: --on {place}/nowhere: there is no such directory"
+    why = f"--scratch {place}/nowhere: there is no such directory"
+    said = f"no scratch could be made on {HERE}: {why}"
     assert said in done.stderr
     assert done.stderr.count("no scratch") == 1
     assert left(place) == []

@@ -50,6 +50,8 @@ from tests.system.faults.command import (
 )
 from tests.system.faults.disk import small_disk
 
+FULL = "ignore:no room was left"
+"A block of Python warns of scratch that was full: tests/storage/scratch/test_making.py."
 SLOW = Rule("fsync", 1, MANY, "sleep", number=40)
 "What reaches storage slowly, so that blocks wait on the tier."
 PACE_US = 3000
@@ -374,6 +376,7 @@ def require_both_ways(tmp_path: Path) -> None:
     assert min(about["blocks"], about["direct_tasks"]) > 0
 
 
+@pytest.mark.filterwarnings(FULL)
 def test_an_image_that_fills_up(
     tmp_path: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,6 +392,7 @@ def test_an_image_that_fills_up(
 
 
 @needs_root
+@pytest.mark.filterwarnings(FULL)
 def test_a_storage_that_fills_up_beneath_an_image(
     tmp_path: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
